@@ -109,7 +109,8 @@ def _dispatch(words: list[str]) -> int:
     if words[0] not in COMMANDS:
         raise ValueError(f"there is no command {words[0]!r}; {_nearest(words[0])} (burnish --help lists the commands)")
     module = importlib.import_module(f"burnish.commands.{COMMANDS[words[0]][0]}")
-    return module.main(words[1:])
+    status: int = module.main(words[1:])
+    return status
 
 
 def _nearest(word: str) -> str:

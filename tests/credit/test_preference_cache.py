@@ -64,11 +64,11 @@ def test_the_cache_is_saved_bit_for_bit_and_has_a_limit() -> None:
     cache.keep("b", torch.tensor([-1.0, -2.0, -3.0]))
     copy = LogpCache()
     copy.load_state_dict(json.loads(json.dumps(cache.state_dict())))
-    assert list(copy.found) == ["a"] and copy.size == 3
-    assert torch.equal(copy.found["a"].nan_to_num(9), cache.found["a"].nan_to_num(9))
+    assert list(copy.logps) == ["a"] and copy.size == 3
+    assert torch.equal(copy.logps["a"].nan_to_num(9), cache.logps["a"].nan_to_num(9))
     empty = LogpCache()
     empty.load_state_dict(LogpCache().state_dict())
-    assert not empty.found
+    assert not empty.logps
 
 
 def test_a_run_over_several_epochs_resumes_bit_for_bit(small_model: Path, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_the_second_time_answers_come_from_the_disk(tmp_path: Path) -> None:
 def test_a_passing_fault_is_retried(fault: Any) -> None:
     with serving(lambda body: "fine", faults=[fault, fault]) as server:
         (reply,) = quick(server.url).ask([{"messages": [{"content": "?"}]}])
-        assert reply.found is not None and content_of(reply.found) == "fine"
+        assert reply.response is not None and content_of(reply.response) == "fine"
         assert len(server.requests) == 3
 
 
@@ -71,7 +71,7 @@ def test_a_question_that_is_refused_is_a_failure_with_the_servers_words(monkeypa
     monkeypatch.setenv("BURNISH_JUDGE_KEY", "sk-secret-1")
     with serving(lambda body: "fine", faults=[400]) as server:
         (reply,) = quick(server.url).ask([{"messages": []}])
-        assert reply.found is None and "HTTP 400" in reply.why and "sk-secret-1" not in reply.why
+        assert reply.response is None and "HTTP 400" in reply.why and "sk-secret-1" not in reply.why
         assert len(server.requests) == 1, "it is not repeated"
 
 
@@ -80,7 +80,7 @@ def test_a_server_that_never_ends_costs_its_time_limit(fault: str) -> None:
     start = time.monotonic()
     with serving(lambda body: "fine", always=fault) as server:
         (reply,) = quick(server.url, seconds=0.3, total=0.8, attempts=2).ask([{"messages": []}])
-    assert reply.found is None and reply.why
+    assert reply.response is None and reply.why
     assert time.monotonic() - start < 4
 
 

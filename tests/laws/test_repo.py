@@ -190,9 +190,13 @@ def test_optional_packages_are_imported_where_they_are_used() -> None:
 
 def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(node):
-        if not isinstance(child, Function | ast.Lambda):
+        if not isinstance(child, Function | ast.Lambda) and not _for_types_alone(child):
             yield child
             yield from _outside_functions(child)
+
+
+def _for_types_alone(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 def _roots(node: ast.Import | ast.ImportFrom) -> set[str]:

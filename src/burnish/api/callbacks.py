@@ -14,7 +14,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from burnish.core.loop import Report
 from burnish.evals.heldout import Outcome
@@ -27,13 +26,13 @@ STOP = "stop"
 HOOKS = ("on_start", "on_step", "on_evaluate", "on_save", "on_warning", "on_end")
 
 
-def observers(callbacks: Any, observer: Observer | None = None) -> Observers:
+def observers(callbacks: object, observer: Observer | None = None) -> Observers:
     """Callbacks in the order given, then the observer."""
     several = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
     return Observers(*map(_observer, several), *([observer] if observer is not None else []))
 
 
-def _observer(callback: Any) -> Observer:
+def _observer(callback: object) -> Observer:
     if isinstance(callback, Observer):
         return callback
     if not any(callable(getattr(callback, hook, None)) for hook in HOOKS) and not callable(callback):
@@ -47,13 +46,13 @@ def _observer(callback: Any) -> Observer:
 class Callback(Observer):
     """One callback as an observer."""
 
-    def __init__(self, what: Any) -> None:
+    def __init__(self, what: object) -> None:
         self.what = what
         self.folder: Path | None = None
-        found = {hook: getattr(what, hook, None) for hook in HOOKS}
-        if not any(map(callable, found.values())):
-            found["on_step"] = what
-        self.hooks: dict[str, Callable[..., Any]] = {hook: f for hook, f in found.items() if callable(f)}
+        hooks = {hook: getattr(what, hook, None) for hook in HOOKS}
+        if not any(map(callable, hooks.values())):
+            hooks["on_step"] = what
+        self.hooks: dict[str, Callable[..., object]] = {hook: f for hook, f in hooks.items() if callable(f)}
 
     def started(self, run: ObservedRun) -> None:
         self.folder = run.folder.path
@@ -74,16 +73,16 @@ class Callback(Observer):
     def finished(self, result: Result) -> None:
         self._call("on_end", result)
 
-    def _call(self, hook: str, *arguments: Any) -> None:
+    def _call(self, hook: str, *arguments: object) -> None:
         function = self.hooks.get(hook)
         if function is None:
             return
-        said = function(*arguments[: _room(function, len(arguments))])
-        if isinstance(said, str) and said == STOP and self.folder is not None:
+        answer = function(*arguments[: _room(function, len(arguments))])
+        if isinstance(answer, str) and answer == STOP and self.folder is not None:
             order(self.folder, STOP)
 
 
-def _room(function: Callable[..., Any], most: int) -> int:
+def _room(function: Callable[..., object], most: int) -> int:
     """How many of the arguments a function takes."""
     try:
         parameters = inspect.signature(function).parameters.values()

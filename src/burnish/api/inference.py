@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -27,9 +26,9 @@ from burnish.tasks.resolve import resolve_task
 
 def evaluate(
     model: str | Path,
-    task: Any = "sort",
+    task: object = "sort",
     *,
-    reward: Any = None,
+    reward: object = None,
     tasks: int = 200,
     k: int = 1,
     temperature: float = 1.0,
@@ -43,12 +42,13 @@ def evaluate(
     """k replies to each held-out task: evaluate("runs/first/model", "sort", k=8).pass_at(8)."""
     source, named = passed_task(task, {})
     rewards, named = passed_rewards(reward, named)
-    found = resolve_task(source or named["task"], rewards or named.get("reward"))
+    spelled = named.get("reward")
+    heldout = resolve_task(source or str(named["task"]), rewards or (None if spelled is None else str(spelled)))
     settings = Settings(max_new_tokens=max_new_tokens)
     style = Style(read_template(chat_template), system_prompt, template_option)
     models = _loaded(str(model), device, style, settings)
-    fit(found, Needs((), conversations=False, samples=True), models, "policy", settings, splits=("heldout",))
-    return evaluate_loaded(models, found, settings, tasks=tasks, k=k, seed=seed, temperature=temperature)
+    fit(heldout, Needs((), conversations=False, samples=True), models, "policy", settings, splits=("heldout",))
+    return evaluate_loaded(models, heldout, settings, tasks=tasks, k=k, seed=seed, temperature=temperature)
 
 
 def generate(
@@ -63,7 +63,7 @@ def generate(
     chat_template: str | None = None,
     system_prompt: str | None = None,
     template_option: str | None = None,
-) -> Any:
+) -> str | list[str] | list[list[str]]:
     """The replies of a model to prompts, which are texts or conversations: generate("tiny", "17 + 25 = ?").
 
     A text for one prompt; a list of texts for a list of prompts; with n > 1, n texts in place of each text.
@@ -76,13 +76,13 @@ def generate(
     several = [prompts] if isinstance(prompts, str) else list(prompts)
     requests = []
     for i, prompt in enumerate(several):
-        said: Any = prompt if isinstance(prompt, str) else tuple(prompt)
-        tokens = policy.chat.prompt(Task("question", said, {}, str(i)))
+        asked = prompt if isinstance(prompt, str) else tuple(prompt)
+        tokens = policy.chat.prompt(Task("question", asked, {}, str(i)))
         if len(tokens) >= policy.context:
             raise ValueError(f"prompt {i} has {len(tokens)} tokens, and the model's context holds {policy.context}")
         requests += [Request(tokens, key_of("generate", seed, i, j), max_new_tokens, temperature) for j in range(n)]
     texts = [policy.chat.text(sample.tokens) for sample in policy.generate(requests)]
-    each = texts if n == 1 else [texts[i * n : (i + 1) * n] for i in range(len(several))]
+    each: list[str] | list[list[str]] = texts if n == 1 else [texts[i * n : (i + 1) * n] for i in range(len(several))]
     return each[0] if isinstance(prompts, str) else each
 
 

@@ -19,7 +19,7 @@ from burnish.tasks.source import Source
 from burnish.util.files import remove_directory, whole_directory
 
 
-def passed_task(task: Any, options: dict[str, Any]) -> tuple[Source | None, dict[str, Any]]:
+def passed_task(task: object, options: dict[str, object]) -> tuple[Source | None, dict[str, object]]:
     """A task that was passed as an object, as a source; the options have its name."""
     if task is None:
         return None, options
@@ -32,11 +32,13 @@ def passed_task(task: Any, options: dict[str, Any]) -> tuple[Source | None, dict
             raise ValueError(
                 f"task is {task!r:.80}; pass a name, a path, rows (dicts, or a datasets.Dataset) or a Source"
             )
-        task = Dataset(task, columns=options.get("columns"))
-    return task, {**options, "task": f"{IN_PYTHON}{task.name}"}
+        columns: Any = options.get("columns")
+        task = Dataset(task, columns=columns)
+    source: Any = task
+    return source, {**options, "task": f"{IN_PYTHON}{source.name}"}
 
 
-def _is_mixture(task: Any) -> bool:
+def _is_mixture(task: object) -> bool:
     """Whether a list or mapping names several tasks with weights, and is not rows."""
     if isinstance(task, list | tuple | Mapping) and not task:
         return False
@@ -48,7 +50,9 @@ def _is_mixture(task: Any) -> bool:
     )
 
 
-def passed_rewards(reward: Any, options: dict[str, Any]) -> tuple[tuple[RewardSpec, ...] | None, dict[str, Any]]:
+def passed_rewards(
+    reward: object, options: dict[str, object]
+) -> tuple[tuple[RewardSpec, ...] | None, dict[str, object]]:
     """Rewards of which some were passed as objects; the options have their names."""
     if reward is None:
         return None, options
@@ -104,7 +108,7 @@ class PassedModel:
             self.folder.rmdir()
 
 
-def _check_model(model: Any, tokenizer: Any) -> None:
+def _check_model(model: Any, tokenizer: object) -> None:
     if not hasattr(model, "save_pretrained") or not hasattr(model, "config"):
         raise ValueError(
             f"model is a {type(model).__name__}; pass a transformers model (PreTrainedModel), a name or a directory"

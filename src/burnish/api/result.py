@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
@@ -25,7 +25,9 @@ class Metrics(list[dict[str, Any]]):
     @overload
     def __getitem__(self, at: str) -> list[float | None]: ...
 
-    def __getitem__(self, at: Any) -> Any:
+    def __getitem__(
+        self, at: SupportsIndex | slice | str
+    ) -> dict[str, Any] | list[dict[str, Any]] | list[float | None]:
         if isinstance(at, str):
             if at not in self.names():
                 raise KeyError(f"there is no metric {at!r}; there are {', '.join(self.names()) or 'none'}")
@@ -54,7 +56,7 @@ class TrainResult(Result):
 
     metrics: Metrics = field(repr=False)
     own: PassedObjects = field(default_factory=PassedObjects)
-    callbacks: Iterable[Any] = ()
+    callbacks: object = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metrics", Metrics(self.metrics))
@@ -68,7 +70,7 @@ class TrainResult(Result):
             raise ValueError(f"the run in {self.folder} was stopped before its end; finish it with result.resume()")
         raise ValueError(f"the method of the run in {self.folder} trains no weights, so it saved no model")
 
-    def load(self, **options: Any) -> tuple[Any, Any]:
+    def load(self, **options: object) -> tuple[Any, Any]:
         """The trained model and its tokenizer, loaded with transformers, in the number format that they were saved in.
 
         options: for from_pretrained, for example device_map="cuda".
@@ -82,7 +84,7 @@ class TrainResult(Result):
         model = kind.from_pretrained(self.model_path, trust_remote_code=False, **options)
         return model, AutoTokenizer.from_pretrained(self.model_path, trust_remote_code=False)
 
-    def resume(self, **changed: Any) -> TrainResult:
+    def resume(self, **changed: object) -> TrainResult:
         """Continue the run, with the objects that it was given: result.resume(steps=200)."""
         from burnish.api.train import resume
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from burnish.api.callbacks import observers
 from burnish.api.objects import PassedModel, passed_rewards, passed_task
 from burnish.api.result import TrainResult
 from burnish.config.options import Config, configure, one_length, renamed
+from burnish.core.method import Method
 from burnish.distributed import launch
 from burnish.methods.table import Entry, entry_of, find
 from burnish.run.folder import Folder
@@ -21,16 +22,16 @@ from burnish.run.train import PassedObjects, Result, execute, prepare
 
 
 def train(
-    method: str | Any = "grpo",
+    method: str | Callable[..., Method] = "grpo",
     *,
-    model: Any = None,
-    tokenizer: Any = None,
-    task: Any = None,
-    reward: Any = None,
-    callbacks: Any = (),
+    model: object = None,
+    tokenizer: object = None,
+    task: object = None,
+    reward: object = None,
+    callbacks: object = (),
     progress: bool | None = None,
     observer: Observer | None = None,
-    **options: Any,
+    **options: object,
 ) -> TrainResult:
     """Train a model: train("grpo", model="tiny", task="sort", steps=40, n=8). `burnish show METHOD` lists the options.
 
@@ -42,11 +43,11 @@ def train(
     callbacks  functions of a step's report, or objects with on_step, on_start, on_end, ... (docs/python.md)
     progress   print lines about the run; by default in notebooks only
     """
-    entry = entry_of(method) if callable(method) else find(method)
-    name = entry.name if callable(method) else method
+    entry = find(method) if isinstance(method, str) else entry_of(method)
+    name = method if isinstance(method, str) else entry.name
     source, options = passed_task(task, options)
     rewards, options = passed_rewards(reward, options)
-    own = PassedObjects(entry if callable(method) else None, source, rewards)
+    own = PassedObjects(None if isinstance(method, str) else entry, source, rewards)
     if isinstance(model, str | os.PathLike):
         options["model"] = os.fspath(model)
     with (
@@ -60,13 +61,13 @@ def train(
 def resume(
     folder: str | Path,
     *,
-    method: Any = None,
-    task: Any = None,
-    reward: Any = None,
-    callbacks: Any = (),
+    method: Callable[..., Method] | None = None,
+    task: object = None,
+    reward: object = None,
+    callbacks: object = (),
     progress: bool | None = None,
     observer: Observer | None = None,
-    **changed: Any,
+    **changed: object,
 ) -> TrainResult:
     """Resume a run from its newest valid checkpoint, bit for bit. `changed` may raise the number of steps.
 
@@ -126,7 +127,7 @@ class _Silent(Observer):
     def __exit__(self, *_: object) -> None: ...
 
 
-def display(wanted: bool | None) -> Any:
+def display(wanted: bool | None) -> AbstractContextManager[Observer]:
     """The display of a run: lines without control codes, which every notebook shows; by default in notebooks only."""
     if not (in_notebook() if wanted is None else wanted):
         return _Silent()
@@ -143,7 +144,7 @@ def in_notebook() -> bool:
     return type(shell).__name__ in ("ZMQInteractiveShell", "Shell")  # Jupyter's, Colab's
 
 
-def _named(result: Result, own: PassedObjects, callbacks: Iterable[Any]) -> TrainResult:
+def _named(result: Result, own: PassedObjects, callbacks: object) -> TrainResult:
     return TrainResult(
         **{field.name: getattr(result, field.name) for field in fields(result)}, own=own, callbacks=callbacks
     )

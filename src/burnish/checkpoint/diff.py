@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 from burnish.checkpoint.checkpoint import MANIFEST, checkpoints, damage, file_hashes
 from burnish.store.reader import open_store
@@ -14,7 +14,7 @@ from burnish.store.schema import FILE
 LOGS = ("metrics", "traces")  # a rerun repeats these; timings and events differ
 
 
-def log_rows(folder: Path, log: str) -> list[Any]:
+def log_rows(folder: Path, log: str) -> Sequence[object]:
     """The rows of one of a run's logs, in order: metrics, timings, traces, or events (without level info)."""
     if not (folder / FILE).is_file():
         return []
@@ -43,15 +43,15 @@ def differences(one: Path, other: Path) -> list[str]:
 
 
 def _checkpoints(one: Path, other: Path) -> list[str]:
-    mine, theirs = ({path.name: path for path in checkpoints(folder)} for folder in (one, other))
-    if not mine or mine.keys() != theirs.keys():
-        return [f"checkpoints: {', '.join(mine) or 'none'} here, {', '.join(theirs) or 'none'} there"]
+    first, second = ({path.name: path for path in checkpoints(folder)} for folder in (one, other))
+    if not first or first.keys() != second.keys():
+        return [f"checkpoints: {', '.join(first) or 'none'} here, {', '.join(second) or 'none'} there"]
     descriptions = []
-    for name, path in mine.items():
-        wrong = [f"{path}: {why}" for path in (path, theirs[name]) if (why := damage(path))]
+    for name, path in first.items():
+        wrong = [f"{path}: {why}" for path in (path, second[name]) if (why := damage(path))]
         if wrong:
             descriptions += wrong
-        elif _text(path / MANIFEST) != _text(theirs[name] / MANIFEST):
+        elif _text(path / MANIFEST) != _text(second[name] / MANIFEST):
             files = [
                 json.loads((place / name / MANIFEST).read_text())
                 for place in (one / "checkpoints", other / "checkpoints")
@@ -64,8 +64,8 @@ def _checkpoints(one: Path, other: Path) -> list[str]:
 
 
 def _models(one: Path, other: Path) -> list[str]:
-    mine, theirs = (file_hashes(folder / "model") for folder in (one, other))
-    return [] if mine == theirs else ["model: its files differ"]
+    first, second = (file_hashes(folder / "model") for folder in (one, other))
+    return [] if first == second else ["model: its files differ"]
 
 
 def _text(file: Path) -> str | None:

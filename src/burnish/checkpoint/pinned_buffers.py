@@ -19,9 +19,9 @@ class HostBuffers:
 
     def fits(self, size: int) -> bool:
         """Whether there is memory for a copy of `size` bytes, counting the buffers that exist already."""
-        held = sum(buffer.numel() * buffer.element_size() for buffer in self._buffers.values())
+        pinned = sum(buffer.numel() * buffer.element_size() for buffer in self._buffers.values())
         free = available_memory()
-        return free is None or size - held <= SHARE * free
+        return free is None or size - pinned <= SHARE * free
 
     def copy(self, tensors: Iterable[Tensor], ready: torch.cuda.Event | None = None) -> dict[int, Tensor]:
         """A copy of each tensor, by the `id` of the original.

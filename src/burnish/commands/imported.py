@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from burnish.config.flags import read
 
 if TYPE_CHECKING:
+    from burnish.migrate.draft import Kind
     from burnish.migrate.translate import Translation
 
 
@@ -86,7 +87,7 @@ def _yaml(found: Translation, path: Path) -> str:
     return "\n".join(" ".join(line.splitlines()) if line.startswith("#") else line for line in lines) + "\n"
 
 
-_KINDS = ("carried", "carried differently", "not carried")
+_KINDS: tuple[Kind, ...] = ("carried", "carried differently", "not carried")
 
 
 def _report(found: Translation, path: Path, out: str | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from burnish.config.flags import read
+from burnish.store.records import EventRow, TraceRow
 from burnish.util.terminal import PIPE_WIDTH, stdout_console
 
 STATES = {"running": "cyan", "finished": "green", "stopped": "yellow", "failed": "red", "unreadable": "red"}
@@ -118,9 +119,9 @@ def _show(path: Path, options: RunsOptions) -> int:
     facts = _table("", "")
     facts.show_header = False
     config = info.get("config", {})
-    git = info.get("git") or {}
+    git = info.get("git")
     environment = info.get("environment", {})
-    changed = f", {len(git['changed'])} files changed" if git.get("changed") else ""
+    changed = f", {len(git['changed'])} files changed" if git and git.get("changed") else ""
     for name, text in (
         ("method", f"{run.method} on {run.task}, {Path(run.model).name}, seed {run.seed}"),
         ("steps", f"{run.step} of {run.steps}, {count:,} traces recorded"),
@@ -167,7 +168,7 @@ def _show_metrics(console: Console, metrics: list[dict[str, Any]]) -> None:
     console.print(table)
 
 
-def _show_events(console: Console, events: list[dict[str, Any]]) -> None:
+def _show_events(console: Console, events: Sequence[EventRow]) -> None:
     if not events:
         return
     table = _table("step", "event", "")
@@ -180,7 +181,7 @@ def _show_events(console: Console, events: list[dict[str, Any]]) -> None:
     console.print(table)
 
 
-def _show_traces(console: Console, traces: list[dict[str, Any]]) -> None:
+def _show_traces(console: Console, traces: Sequence[TraceRow]) -> None:
     from burnish.report.final_message import one_line
 
     table = _table("trace", "reward", "prompt", "reply")

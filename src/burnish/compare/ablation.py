@@ -7,15 +7,15 @@ Each variant is built like any method, so an impossible composition raises a Val
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import FunctionType
-from typing import Any
 
 from burnish.compose.unread import CHAINS, without_unread_parts
 from burnish.config.options import method_fields
 from burnish.core.method import MUST_BE_READ, Method, Phase
 from burnish.core.parts import Part, Wired, chain, tokens_read
+from burnish.core.roles import Role
 from burnish.learn.learn import Learn, plan_of
 from burnish.learn.term import Term
 from burnish.methods.table import Entry, find
@@ -108,13 +108,13 @@ def variant(method: str, parent: str, change: Change) -> Entry:
     entry, parent_entry = find(method), find(parent)
 
     @functools.wraps(entry.build)
-    def build(source: Source, **given: Any) -> Method:
+    def build(source: Source, **given: object) -> Method:
         return applied(entry.build(source, **given), build_parent(parent_entry, source, given), change)
 
     return replace(entry, build=build)
 
 
-def build_parent(entry: Entry, source: Source, given: dict[str, Any]) -> Method:
+def build_parent(entry: Entry, source: Source, given: dict[str, object]) -> Method:
     """Build the parent on the same task; options without a default take the method's value. Only its parts are used."""
     needed = {n: given.get(n, "tiny") for n, p in method_fields(entry).items() if p.default is p.empty}
     return entry.build(source, **needed)
@@ -187,7 +187,7 @@ def _lacks(atom: Part, written: set[str]) -> bool:
     return any(name not in written and not name.startswith(given) for name in atom.reads)
 
 
-def _needed(models: dict[str, Any] | Any, method: Method, phases: Sequence[Phase]) -> dict[str, Any]:
+def _needed(models: Mapping[str, Role], method: Method, phases: Sequence[Phase]) -> dict[str, Role]:
     """The method's own models, and the parent's models that its parts now use."""
     read = {name for phase in phases for placed in phase.parts() for name in placed.part.reads}
     read |= {name for phase in phases for term in plan_of(phase).terms for name in term.reads}
@@ -199,7 +199,7 @@ def _chained(phase: Phase, stage: str, atoms: Sequence[Part]) -> Phase:
     return replace(phase, **{stage: chain(*atoms)})  # type: ignore[arg-type]
 
 
-def _learn(plan: Learn, terms: tuple[Term, ...], changed: dict[str, Any]) -> Learn:
+def _learn(plan: Learn, terms: tuple[Term, ...], changed: dict[str, object]) -> Learn:
     return Learn(*terms, **{**{name: getattr(plan, name) for name in _SETTINGS}, **changed})
 
 
@@ -225,7 +225,7 @@ def _of_a_term(atom: Wired) -> bool:
     return bool(atom.writes) and all(name.startswith("claim:") for name in atom.writes)
 
 
-def same(a: Any, b: Any) -> bool:
+def same(a: object, b: object) -> bool:
     """Whether two parts are equal: functions by code, closure and defaults, dataclasses by their fields."""
     if isinstance(a, FunctionType) and isinstance(b, FunctionType):
         return a.__code__ is b.__code__ and same(_closure(a), _closure(b)) and same(a.__defaults__, b.__defaults__)
@@ -236,6 +236,6 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def _closure(function: FunctionType) -> list[Any]:
+def _closure(function: FunctionType) -> list[object]:
     """The values of a function's closure."""
     return [cell.cell_contents for cell in function.__closure__ or ()]

@@ -176,7 +176,8 @@ def _along(row: RunResult, grid: np.ndarray) -> Matrix:
     after = np.clip(np.searchsorted(xs, grid, side="right"), 1, len(xs) - 1)
     width = np.maximum(xs[after] - xs[after - 1], 1e-12)
     share = np.clip((grid - xs[after - 1]) / width, 0.0, 1.0)[:, None]
-    return ys[after - 1] * (1 - share) + ys[after] * share
+    along: Matrix = ys[after - 1] * (1 - share) + ys[after] * share
+    return along
 
 
 def _with_reach(one: Standing, level: float | None) -> Standing:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 UNITS = ("tokens", "samples", "seconds", "flops", "steps")
 _ALSO = {"time": "seconds"}  # aliases of units
@@ -41,7 +40,7 @@ class Spent:
         """The sum of this cost and more."""
         return replace(self, **{name: getattr(self, name) + value for name, value in more.items()})
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, float]:
         return {**asdict(self), "seconds": round(self.seconds, 3)}
 
 

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import math
-from typing import Any
 
 from burnish.compare.board import Board, Pair, Standing
 from burnish.evals.evaluate import Interval
@@ -30,7 +29,7 @@ COLUMNS = (
 
 def as_json(board: Board, command: str) -> str:
     """All numbers of the report as JSON."""
-    data: dict[str, Any] = {
+    data: dict[str, object] = {
         "command": command,
         "task": board.task,
         "budget": {"unit": board.budget.unit, "limit": board.budget.limit},
@@ -43,7 +42,7 @@ def as_json(board: Board, command: str) -> str:
     return json.dumps(data, indent=1) + "\n"
 
 
-def _standing(one: Standing) -> dict[str, Any]:
+def _standing(one: Standing) -> dict[str, object]:
     return {
         "label": one.label,
         "mean": one.value.mean,
@@ -58,7 +57,7 @@ def _standing(one: Standing) -> dict[str, Any]:
     }
 
 
-def _pair(pair: Pair) -> dict[str, Any]:
+def _pair(pair: Pair) -> dict[str, object]:
     return {
         "a": pair.a,
         "b": pair.b,

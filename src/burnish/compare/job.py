@@ -23,7 +23,7 @@ class Job:
 
     label: str
     method: str
-    flags: dict[str, Any]
+    flags: dict[str, object]
     task: str
     seed: int
     budget: Budget
@@ -39,7 +39,7 @@ class Job:
         """Unique key of this run in its comparison."""
         return f"{self.label} | {self.task} | {self.seed}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return asdict(self)
 
     @classmethod
@@ -74,13 +74,13 @@ class RunResult:
     budget: Budget
     status: str
     reason: str = ""
-    flags: dict[str, Any] = field(default_factory=dict)
+    flags: dict[str, object] = field(default_factory=dict)
     measure: str = "accuracy"
     value: float = float("nan")
     replies: int = 0
     right: tuple[int, ...] = ()
     curve: tuple[Mark, ...] = ()
-    spent: dict[str, Any] = field(default_factory=dict)
+    spent: dict[str, float] = field(default_factory=dict)
     legs: tuple[int, ...] = ()
     device: str = ""
 
@@ -92,7 +92,7 @@ class RunResult:
     def done(self) -> bool:
         return self.status == "done"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """JSON values; counts below ten are a string of digits, which is shorter, and NaN is null."""
         right = "".join(map(str, self.right)) if self.replies < 10 else list(self.right)
         value = None if math.isnan(self.value) else round(self.value, 6)

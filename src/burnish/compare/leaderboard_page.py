@@ -102,25 +102,27 @@ def ranks(rows: Sequence[RunResult], tasks: Sequence[str]) -> Ranks:
     """Rank the methods by their mean over the tasks."""
     runs = by_label(rows)
     cells = {
-        name: {task: here for task in tasks if (here := cell([row for row in mine if row.task == task]))}
-        for name, mine in runs.items()
+        name: {task: here for task in tasks if (here := cell([row for row in method_rows if row.task == task]))}
+        for name, method_rows in runs.items()
     }
-    trained = {name for name, mine in runs.items() if any(row.done and row.spent["steps"] for row in mine)}
-    complete = [name for name, mine in cells.items() if len(mine) == len(tasks) and name in trained]
+    trained = {
+        name for name, method_rows in runs.items() if any(row.done and row.spent["steps"] for row in method_rows)
+    }
+    complete = [name for name, method_rows in cells.items() if len(method_rows) == len(tasks) and name in trained]
     unordered = Ranks((), cells, runs, tuple(tasks))
     means = {name: unordered.mean(name).mean for name in complete}
     return replace(unordered, order=tuple(sorted(complete, key=lambda name: (-means[name], name))))
 
 
-def plot(found: Ranks, budget: Budget) -> str:
+def plot(table: Ranks, budget: Budget) -> str:
     """The ranking as an SVG chart: means over the tasks with intervals, coloured by the data a method trains on."""
     rows = []
-    for name in found.order:
-        mean, kind = found.mean(name), kind_of(name)
+    for name in table.order:
+        mean, kind = table.mean(name), kind_of(name)
         rows.append(Row(name, mean.mean, mean.low, mean.high, f"{percent(mean.mean)}  {KINDS[kind]}", kind + 1))
-    starts = [cell.start for name in found.order for cell in found.cells[name].values()]
+    starts = [cell.start for name in table.order for cell in table.cells[name].values()]
     title = (
-        f"Held-out accuracy after {written(budget.limit)} {budget.unit}, mean of {len(found.tasks)} tasks; "
+        f"Held-out accuracy after {written(budget.limit)} {budget.unit}, mean of {len(table.tasks)} tasks; "
         "the dashed line is the start"
     )
     start = sum(starts) / len(starts) if starts else None
@@ -132,45 +134,45 @@ def page(rows: Sequence[RunResult], budget: Budget, tasks: Sequence[str], pictur
     introduction = INTRODUCTION.format(budget=f"{written(budget.limit)} {budget.unit}")
     if not rows:
         return f"# Leaderboard\n\n{introduction}\n\nIt has not been run yet.\n"
-    found = ranks(rows, tasks)
-    seeds = max(len({row.seed for row in mine}) for mine in found.runs.values())
+    table = ranks(rows, tasks)
+    seeds = max(len({row.seed for row in method_rows}) for method_rows in table.runs.values())
     done = [row for row in rows if row.done]
     hours = sum(row.spent["seconds"] for row in done) / 3600
     size = (
-        f"{len(found.order)} methods in the table, {seeds} seeds each; {len(done)} runs in all, "
+        f"{len(table.order)} methods in the table, {seeds} seeds each; {len(done)} runs in all, "
         f"{hours:.1f} hours of training on one core each."
     )
     lines = ["# Leaderboard", introduction, size]
-    lines += ["## The best of each kind", _best(found)] if found.order else []
-    lines += [f"![Every method with its interval]({picture})"] if picture and found.order else []
-    lines += ["## Every method", _table(found)]
-    others = [(name, mine) for name, mine in sorted(found.runs.items()) if name not in found.order]
-    rest = [_elsewhere(name, mine, found.cells[name]) for name, mine in others]
+    lines += ["## The best of each kind", _best(table)] if table.order else []
+    lines += [f"![Every method with its interval]({picture})"] if picture and table.order else []
+    lines += ["## Every method", _table(table)]
+    others = [(name, method_rows) for name, method_rows in sorted(table.runs.items()) if name not in table.order]
+    rest = [_elsewhere(name, method_rows, table.cells[name]) for name, method_rows in others]
     if rest:
         lines += ["## Measured otherwise, or in part", "\n".join(["| method | where | what |", "|---|---|---|", *rest])]
     return "\n\n".join(lines) + "\n"
 
 
-def _best(found: Ranks, most: int = 3) -> str:
+def _best(table: Ranks, most: int = 3) -> str:
     lines = ["| learns from | methods | the best of them |", "|---|---|---|"]
     for i, kind in enumerate(KINDS):
-        mine = [name for name in found.order if kind_of(name) == i]
-        best = ", ".join(f"[{name}](methods/{name}.md) {100 * found.mean(name).mean:.1f}" for name in mine[:most])
-        lines += [f"| {kind} | {len(mine)} | {best} |"] if mine else []
+        names = [name for name in table.order if kind_of(name) == i]
+        best = ", ".join(f"[{name}](methods/{name}.md) {100 * table.mean(name).mean:.1f}" for name in names[:most])
+        lines += [f"| {kind} | {len(names)} | {best} |"] if names else []
     return "\n".join(lines)
 
 
-def _table(found: Ranks) -> str:
-    starts = {task: np.mean([found.cells[name][task].start for name in found.order] or [0.0]) for task in found.tasks}
+def _table(table: Ranks) -> str:
+    starts = {task: np.mean([table.cells[name][task].start for name in table.order] or [0.0]) for task in table.tasks}
     heads = " | ".join(f"{task}, from {100 * start:.0f}" for task, start in starts.items())
     lines = [
         f"| # | method | learns from | mean [95%] | {heads} | steps | seconds |",
-        f"|---|---|---|---|{'---|' * len(found.tasks)}---|---|",
+        f"|---|---|---|---|{'---|' * len(table.tasks)}---|---|",
     ]
-    for place, name in enumerate(found.order, 1):
-        done, mean = [row for row in found.runs[name] if row.done], found.mean(name)
+    for place, name in enumerate(table.order, 1):
+        done, mean = [row for row in table.runs[name] if row.done], table.mean(name)
         steps, seconds = (np.mean([row.spent[key] for row in done]) for key in ("steps", "seconds"))
-        scores = " | ".join(str(found.cells[name][task]) for task in found.tasks)
+        scores = " | ".join(str(table.cells[name][task]) for task in table.tasks)
         estimate = f"**{100 * mean.mean:.1f}** [{100 * mean.low:.0f}, {100 * mean.high:.0f}]"
         lines.append(
             f"| {place} | [{name}](methods/{name}.md) | {learns_from(name)} | {estimate} | {scores} | "
@@ -186,14 +188,14 @@ def _elsewhere(name: str, rows: Sequence[RunResult], cells: dict[str, Cell]) -> 
         ["trains nothing: what it chooses is judged"] if done and not any(row.spent["steps"] for row in done) else []
     )
     where = ", ".join(sorted({row.task for row in done})) or "-"
-    texts = [*apart, *(f"{task}: {found}" for task, found in cells.items())]
+    texts = [*apart, *(f"{task}: {result}" for task, result in cells.items())]
     for task in sorted({row.task for row in done} - set(cells)):
         mine = [row for row in done if row.task == task]
-        found = cell(mine)
+        result = cell(mine)
         values = [row.value for row in mine]
         texts.append(
-            f"{task}: {found}"
-            if found
+            f"{task}: {result}"
+            if result
             else f"{mine[0].measure} {np.mean(values):.3f} ({min(values):.3f} to {max(values):.3f})"
         )
     texts += sorted({f"{row.task}: {row.reason}" for row in rows if not row.done})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -54,8 +54,8 @@ class Meter:
         if self.on:
             self.spent = self.spent.plus(**more)
 
-    def _forward(self, weights: int) -> Any:
-        def hook(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+    def _forward(self, weights: int) -> Callable[[nn.Module, tuple[object, ...], dict[str, Any]], None]:
+        def hook(module: nn.Module, args: tuple[object, ...], kwargs: dict[str, Any]) -> None:
             inputs = kwargs.get("input_ids")
             inputs = kwargs.get("inputs_embeds") if inputs is None else inputs
             assert inputs is not None, "a decoder was called without tokens"

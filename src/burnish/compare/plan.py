@@ -120,12 +120,12 @@ def candidate(words: str) -> Candidate:
     return Candidate(f"{name}({text})" if text else name, name, flags)
 
 
-def value(node: ast.expr) -> Any:
+def value(node: ast.expr) -> object:
     """A literal, or a plain word as text; nothing is evaluated."""
     return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
 
 
-def shown(flag: Any) -> str:
+def shown(flag: object) -> str:
     """A flag's value as text."""
     return f"{flag:g}" if isinstance(flag, float) else str(flag)
 

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from burnish.compare.job import Job, RunResult, failed
 
@@ -170,7 +169,7 @@ class Pool:
     def _interrupts(self) -> Iterator[None]:
         """Inside the block, the first Ctrl-C calls `stop`, and the second kills the workers."""
 
-        def handler(number: int, frame: Any) -> None:
+        def handler(number: int, frame: object) -> None:
             if self.stopping:
                 for process in list(self._live.values()):
                     process.kill()

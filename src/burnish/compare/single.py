@@ -194,7 +194,7 @@ def _step_of(path: Path) -> int:
     return int(json.loads((path / "step.json").read_text())["step"])
 
 
-def _append(file: Path, row: Any) -> None:
+def _append(file: Path, row: object) -> None:
     with file.open("a") as out:
         out.write(json.dumps(row) + "\n")
 
@@ -210,7 +210,7 @@ def _read_lines(file: Path) -> list[Any]:
     return rows
 
 
-def _write(file: Path, value: Any) -> None:
+def _write(file: Path, value: object) -> None:
     partial = file.with_suffix(".partial")
     partial.write_text(json.dumps(value))
     partial.rename(file)

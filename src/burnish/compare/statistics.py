@@ -56,7 +56,9 @@ def crossed_draws(x: ArrayLike, *, key: object = "seeds", tasks_key: object = "t
     x = _matrix(x)
     seeds, tasks = x.shape
     by_seed, by_task = _resampled(str(key), seeds), _resampled(str(tasks_key), tasks)
-    return np.einsum("rs,st,rt->r", by_seed, x, by_task, optimize=True) / (seeds * tasks)
+    sums: Matrix = np.einsum("rs,st,rt->r", by_seed, x, by_task, optimize=True)
+    means: Matrix = sums / (seeds * tasks)
+    return means
 
 
 @lru_cache(maxsize=64)
@@ -185,7 +187,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def pass_matrix(right: ArrayLike, replies: int, k: int) -> Matrix:
     """pass@k for every seed and task, unbiased: 1 - C(n-c, k) / C(n, k) for c correct replies of n."""
     table = np.array([pass_at_k(replies, c, k) for c in range(replies + 1)])
-    return table[np.asarray(right, dtype=int)]
+    shares: Matrix = table[np.asarray(right, dtype=int)]
+    return shares
 
 
 def reached(curve: Sequence[tuple[float, float]], threshold: float) -> float | None:

@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -105,7 +104,7 @@ def trials(method: str, grids: Sequence[Grid], ranges: Sequence[Range], many: in
     )
     settings: list[Candidate] = []
     for trial in range(min(count, len(cells)) if not ranges else count):
-        flags: dict[str, Any] = {**cells[order[trial % len(cells)]], **{one.name: one.draw(trial) for one in ranges}}
+        flags: dict[str, object] = {**cells[order[trial % len(cells)]], **{one.name: one.draw(trial) for one in ranges}}
         label = ", ".join(f"{name}={shown(value)}" for name, value in flags.items())
         if label not in [one.label for one in settings]:
             settings.append(Candidate(label, method, flags))

@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import traceback
-from typing import Any, TextIO
+from typing import TextIO
 
 from burnish.compare.job import Job, failed
 
@@ -65,7 +65,7 @@ def _free() -> None:
         torch.cuda.empty_cache()
 
 
-def _send(out: TextIO, **message: Any) -> None:
+def _send(out: TextIO, **message: object) -> None:
     with contextlib.suppress(BrokenPipeError):  # the pool is gone; the run's files have the result
         out.write(json.dumps(message) + "\n")
 

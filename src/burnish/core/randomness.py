@@ -12,7 +12,8 @@ import numpy
 import torch
 from torch import Tensor
 
-from burnish.core.seeds import key_of, rng
+from burnish.core.seeds import key_of as key_of
+from burnish.core.seeds import rng as rng
 
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
 _MIX1 = -4658895280553007687  # 0xBF58476D1CE4E5B9

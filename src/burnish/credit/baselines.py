@@ -37,10 +37,10 @@ class RunningMean:
             self.value = self.decay * before + (1 - self.decay) * sum(scores) / len(scores)
         return before
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> dict[str, float]:
         return {"value": self.value}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[str, float]) -> None:
         self.value = float(state["value"])
 
 
@@ -104,8 +104,8 @@ def over_greedy(*, score: str = "reward", tag: str = "greedy", limit: float = 5.
             baseline = next(trace for trace in group.traces if tag in trace.tags).scores[score]
             step.notes.add("baseline", baseline)
             for trace in group.traces:
-                found = max(-limit, min(limit, trace.scores[score] - baseline))
-                spread(trace, float("nan") if tag in trace.tags else found)
+                advantage = max(-limit, min(limit, trace.scores[score] - baseline))
+                spread(trace, float("nan") if tag in trace.tags else advantage)
         return groups
 
     return Part(

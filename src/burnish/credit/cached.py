@@ -27,27 +27,27 @@ class LogpCache:
 
     def __init__(self, capacity: int = CAPACITY, name: str = "reference") -> None:
         self.name, self.capacity, self.size = name, capacity, 0
-        self.found: dict[str, Tensor] = {}
+        self.logps: dict[str, Tensor] = {}
 
     def key(self, trace: Trace, version: int) -> str:
-        found = hashlib.blake2b(b"%d:" % version, digest_size=16)
+        digest = hashlib.blake2b(b"%d:" % version, digest_size=16)
         for turn in trace.turns:
-            found.update(turn.tokens.numpy().tobytes())
-        return found.hexdigest()
+            digest.update(turn.tokens.numpy().tobytes())
+        return digest.hexdigest()
 
     def keep(self, key: str, logp: Tensor) -> None:
-        if key not in self.found and self.size + len(logp) <= self.capacity:
-            self.found[key] = logp.clone()
+        if key not in self.logps and self.size + len(logp) <= self.capacity:
+            self.logps[key] = logp.clone()
             self.size += len(logp)
 
     def state_dict(self) -> dict[str, Any]:
-        flat = torch.cat(list(self.found.values())) if self.found else torch.zeros(0)
+        flat = torch.cat(list(self.logps.values())) if self.logps else torch.zeros(0)
         stored = base64.b64encode(flat.numpy().astype("<f4").tobytes()).decode()
-        return {"keys": list(self.found), "sizes": [len(x) for x in self.found.values()], "logp": stored}
+        return {"keys": list(self.logps), "sizes": [len(x) for x in self.logps.values()], "logp": stored}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         flat = torch.from_numpy(np.frombuffer(base64.b64decode(state["logp"]), "<f4").copy())
-        self.found = dict(zip(state["keys"], flat.split(state["sizes"]), strict=True)) if state["keys"] else {}
+        self.logps = dict(zip(state["keys"], flat.split(state["sizes"]), strict=True)) if state["keys"] else {}
         self.size = len(flat)
 
 
@@ -67,11 +67,11 @@ def cached_ref(source: Source, who: str = "ref", *, cache: LogpCache | None = No
             before = len(unknown)
             for trace in group.traces:
                 key = memory.key(trace, version)
-                known = memory.found.get(key)
-                if known is None:
+                logp = memory.logps.get(key)
+                if logp is None:
                     unknown.append((key, trace))
                 else:
-                    trace.streams["ref"] = known.clone()
+                    trace.streams["ref"] = logp.clone()
             if len(unknown) > before:
                 new.append(Group(group.task, [trace for _, trace in unknown[before:]]))
         plain.call(new, step)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from burnish.core.parts import Part, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group, Trace, spans_once
 
-POSITIONS = ("all", "first", "last", "end")
+Positions = Literal["all", "first", "last", "end"]
 
 
 @supplies("claim:*")
@@ -19,7 +20,7 @@ def claim(
     term: str,
     *authors: str,
     tag: str | None = None,
-    positions: str = "all",
+    positions: Positions = "all",
     top: tuple[str, float] | None = None,
     where: Callable[[Trace], Tensor | bool] | None = None,
     needs: tuple[str, ...] = (),
@@ -34,14 +35,14 @@ def claim(
                reads
     A turn that several traces share is claimed once. A second claim() of the same term adds its tokens.
     """
-    if positions not in POSITIONS:
-        raise ValueError(f"claim({term!r}) has positions={positions!r}; choose one of {', '.join(POSITIONS)}")
+    if positions not in get_args(Positions):
+        raise ValueError(f"claim({term!r}) has positions={positions!r}; choose one of {', '.join(get_args(Positions))}")
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         claims: list[tuple[Trace, Tensor]] = []
         for group in groups:
             tagged = [trace for trace in group.traces if tag is None or tag in trace.tags]
-            spans = {id(t): mine for t, mine in zip(tagged, spans_once(tagged, authors), strict=True)}
+            spans = {id(t): span for t, span in zip(tagged, spans_once(tagged, authors), strict=True)}
             for trace in group.traces:
                 mask = mask_at(len(trace), spans.get(id(trace), []), positions)
                 claims.append((trace, mask & where(trace) if where is not None else mask))
@@ -68,7 +69,7 @@ def claim(
     )
 
 
-def mask_at(length: int, spans: list[tuple[int, int]], positions: str) -> Tensor:
+def mask_at(length: int, spans: list[tuple[int, int]], positions: Positions) -> Tensor:
     """[T] bool: the spans' tokens at these positions."""
     mask = torch.zeros(length, dtype=torch.bool)
     for start, end in spans:
@@ -87,9 +88,9 @@ def _keep_top(claims: list[tuple[Trace, Tensor]], stream: str, share: float) -> 
     values = torch.cat([trace.streams[stream][mask] for trace, mask in claims]) if claims else torch.zeros(0)
     drop = int((1 - share) * len(values))
     order = torch.argsort(values, stable=True)
-    kept = torch.ones(len(values), dtype=torch.bool)
-    kept[order[:drop]] = False
-    for (_, mask), keep in zip(claims, kept.split([int(mask.sum()) for _, mask in claims]), strict=True):
+    claimed = torch.ones(len(values), dtype=torch.bool)
+    claimed[order[:drop]] = False
+    for (_, mask), keep in zip(claims, claimed.split([int(mask.sum()) for _, mask in claims]), strict=True):
         mask[mask.clone()] = keep
 
 
@@ -103,9 +104,9 @@ def alternating(term: str, turn: int, of: int, *, author: str = "policy") -> Par
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         for i, group in enumerate(groups):
-            mine = (i + step.clock.step) % of == turn
+            due = (i + step.clock.step) % of == turn
             for trace in group.traces:
-                trace.streams[f"claim:{term}"] = trace.by(author) if mine else torch.zeros(len(trace), dtype=torch.bool)
+                trace.streams[f"claim:{term}"] = trace.by(author) if due else torch.zeros(len(trace), dtype=torch.bool)
         return groups
 
     return Part(

@@ -84,9 +84,9 @@ def gae(
         adv, returns = advantages_and_returns(reward, value, gamma, own)
         if value_lam is not None:
             returns = advantages_and_returns(reward, value, gamma, value_lam)[1]
-        for name, found in (("adv", adv), ("returns", returns)):
+        for name, numbers in (("adv", adv), ("returns", returns)):
             trace.streams[name] = torch.full((len(trace),), float("nan"))
-            trace.streams[name][mask] = found
+            trace.streams[name][mask] = numbers
 
     return per_trace(
         write,
@@ -134,16 +134,16 @@ def whiten(
 def _once(traces: list[tuple[Trace, Tensor]]) -> list[tuple[Trace, Tensor]]:
     """The same traces and masks, without the turns of which an earlier trace has tokens in its mask."""
     seen: set[int] = set()
-    found = []
+    unseen = []
     for trace, mask in traces:
-        mine = mask.clone()
+        unseen_mask = mask.clone()
         for turn, start, end in trace.spans():
             if id(turn) in seen:
-                mine[start:end] = False
-            elif bool(mine[start:end].any()):
+                unseen_mask[start:end] = False
+            elif bool(unseen_mask[start:end].any()):
                 seen.add(id(turn))
-        found.append((trace, mine))
-    return found
+        unseen.append((trace, unseen_mask))
+    return unseen
 
 
 def _by(trace: Trace, author: Authors) -> Tensor:

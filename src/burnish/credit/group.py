@@ -57,7 +57,7 @@ def _spread(rewards: tuple[float, ...]) -> float:
 def _parties(group: Group, peers: Peers | None) -> list[list[Trace]]:
     if peers is None:
         return [group.traces]
-    found: dict[Hashable, list[Trace]] = {}
+    parties: dict[Hashable, list[Trace]] = {}
     for trace in group.traces:
-        found.setdefault(peers(trace, group), []).append(trace)
-    return list(found.values())
+        parties.setdefault(peers(trace, group), []).append(trace)
+    return list(parties.values())

@@ -23,21 +23,21 @@ def kl_baseline(author: str = "demo", *, who: str = "policy", ref: str = "ref", 
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
-        found = sorted(
+        ordered = sorted(
             ((trace.index, group.task.key, trace) for group in groups for trace in group.traces),
             key=lambda one: one[:2],
         )
-        traces = [trace for _, _, trace in found]
+        traces = [trace for _, _, trace in ordered]
         swapped = [
             _answered(trace, other, step.models[who].context)
             for trace, other in zip(traces, [*traces[1:], *traces[:1]], strict=True)
         ]
         masks = [trace.by(author) for trace in swapped]
         budget = step.settings.token_budget
-        mine, theirs = (step.models[name].streams(swapped, masks, {"logp"}, budget) for name in (who, ref))
+        of_policy, of_ref = (step.models[name].streams(swapped, masks, {"logp"}, budget) for name in (who, ref))
         ratios = [
             float((a["logp"] - b["logp"])[mask].sum()) if "logp" in a else 0.0
-            for a, b, mask in zip(mine, theirs, masks, strict=True)
+            for a, b, mask in zip(of_policy, of_ref, masks, strict=True)
         ]
         z = max(0.0, sum(ratios) / max(1, len(ratios)))
         step.notes.add("baseline", z)
@@ -53,9 +53,9 @@ def kl_baseline(author: str = "demo", *, who: str = "policy", ref: str = "ref", 
     )
 
 
-def _answered(asked: Trace, reply: Trace, context: int) -> Trace:
+def _answered(prompt: Trace, reply: Trace, context: int) -> Trace:
     """One trace's prompt followed by another's reply, cut to the context."""
-    turns, room = [asked.turns[0]], context - len(asked.turns[0])
+    turns, room = [prompt.turns[0]], context - len(prompt.turns[0])
     for turn in reply.turns[1:]:
         turns.append(replace(turn.first(max(0, room)), parent=turns[-1]))
         room -= len(turn)

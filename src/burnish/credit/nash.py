@@ -16,14 +16,14 @@ from burnish.core.types import Group
 Preference = Callable[[float, float], float]  # (score of y, score of y') -> P(y preferred to y')
 
 
-def by_comparison(mine: float, theirs: float) -> float:
+def by_comparison(score: float, rival: float) -> float:
     """1 where the score is higher, 1/2 where it is the same, else 0."""
-    return 0.5 * ((mine > theirs) + (mine >= theirs))
+    return 0.5 * ((score > rival) + (score >= rival))
 
 
-def by_bradley_terry(mine: float, theirs: float) -> float:
+def by_bradley_terry(score: float, rival: float) -> float:
     """sigmoid(r - r'): the preference that a reward model stands for."""
-    return 0.5 * (1 + math.tanh((mine - theirs) / 2))
+    return 0.5 * (1 + math.tanh((score - rival) / 2))
 
 
 @supplies("stream:adv")
@@ -39,12 +39,12 @@ def nash_advantage(
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         for group in groups:
-            theirs = [trace.scores[score] for trace in group.traces if bool(trace.by(rival).any())]
+            rivals = [trace.scores[score] for trace in group.traces if bool(trace.by(rival).any())]
             for trace in group.traces:
                 adv = torch.full((len(trace),), float("nan"))
                 mask = trace.by(author)
                 if bool(mask.any()):
-                    wins = sum(preference(trace.scores[score], other) for other in theirs) / len(theirs)
+                    wins = sum(preference(trace.scores[score], other) for other in rivals) / len(rivals)
                     adv[mask] = wins - 0.5
                     if tau is not None:
                         logratio = (trace.streams["old"] - trace.streams["ref"])[mask]

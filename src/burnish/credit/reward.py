@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 
@@ -24,7 +23,7 @@ GRADES = {
 GOOD = ("chosen", "demo")  # tags of replies that are right by the data
 
 
-def grade_of(value: Any, column: str) -> float:
+def grade_of(value: object, column: str) -> float:
     """The number of a grade: a number, or one of Llama 2's words (arXiv 2307.09288, the set 1, 2/3, 1/3, 0)."""
     if isinstance(value, str) and value.strip().lower() in GRADES:
         return GRADES[value.strip().lower()]
@@ -48,17 +47,17 @@ def graded_margin(column: str, offset: float = 0.0) -> Part:
     )
 
 
-def ratings_of(given: Mapping[str, Any], names: tuple[str, ...], tags: frozenset[str], length: float) -> list[float]:
+def ratings_of(given: Mapping[str, object], names: tuple[str, ...], tags: frozenset[str], length: float) -> list[float]:
     """The ratings of a reply with these tags; length: what counts as its rating "length" without a column."""
-    known = {"quality": float(bool(tags & set(GOOD))), "length": length}
-    return [rating_of(given, name, tags, known) for name in names]
+    defaults = {"quality": float(bool(tags & set(GOOD))), "length": length}
+    return [rating_of(given, name, tags, defaults) for name in names]
 
 
-def rating_of(given: Mapping[str, Any], name: str, tags: frozenset[str], known: Mapping[str, float]) -> float:
+def rating_of(given: Mapping[str, object], name: str, tags: frozenset[str], defaults: Mapping[str, float]) -> float:
     """One rating of a reply; NaN where there is none."""
     columns = [*(f"{tag}_{name}" for tag in sorted(tags)), name]
     value = next((given[column] for column in columns if given.get(column) is not None), None)
-    return known.get(name, math.nan) if value is None else grade_of(value, name)
+    return defaults.get(name, math.nan) if value is None else grade_of(value, name)
 
 
 @supplies("stream:bags")

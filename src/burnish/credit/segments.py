@@ -13,8 +13,8 @@ from burnish.core.types import Group
 
 def cut_values(group: Group, score: str) -> dict[tuple[int, int], float]:
     """(reply, position) -> mean score of the continuations from there."""
-    found: dict[tuple[int, int], list[float]] = defaultdict(list)
+    scores_at: dict[tuple[int, int], list[float]] = defaultdict(list)
     for trace in group.traces:
         if "probe" in trace.tags:
-            found[trace.note["of"], trace.note["at"]].append(trace.scores[score])
-    return {where: sum(scores) / len(scores) for where, scores in found.items()}
+            scores_at[trace.note["of"], trace.note["at"]].append(trace.scores[score])
+    return {where: sum(scores) / len(scores) for where, scores in scores_at.items()}

@@ -12,9 +12,9 @@ def add_dense(stream: str, weight: float = 1.0) -> Part:
 
     def write(trace: Trace, group: Group, step: Step) -> None:
         bonus = trace.streams[stream]
-        known = ~bonus.isnan() & ~trace.streams["reward"].isnan()
-        trace.streams["reward"][known] += weight * bonus[known]
-        step.notes.add(stream, float(bonus[known].sum()))
+        rewarded = ~bonus.isnan() & ~trace.streams["reward"].isnan()
+        trace.streams["reward"][rewarded] += weight * bonus[rewarded]
+        step.notes.add(stream, float(bonus[rewarded].sum()))
 
     return per_trace(
         write,

@@ -29,11 +29,11 @@ def streams(
         traces = [trace for group in groups for trace in group.traces]
         masks = [_where(trace, authors, at) for trace in traces]
         heat = step.logp_at(logp_temperature)
-        found = step.models[who].streams(traces, masks, set(outputs), step.settings.token_budget, *heat)
-        for trace, mine in zip(traces, found, strict=True):
+        results = step.models[who].streams(traces, masks, set(outputs), step.settings.token_budget, *heat)
+        for trace, by_output in zip(traces, results, strict=True):
             for output, name in outputs.items():
-                if output in mine:
-                    trace.streams[name] = mine[output]
+                if output in by_output:
+                    trace.streams[name] = by_output[output]
         return groups
 
     return Part(
@@ -82,8 +82,8 @@ def behaviour(author: str = "policy") -> Part:
     """The log-probs that the tokens had when they were sampled (mu, recorded at birth), as stream "old"."""
 
     def write(trace: Trace, group: Group, step: Step) -> None:
-        known = [(turn.logp if turn.author == author else None, len(turn)) for turn in trace.turns]
-        parts = [constant(NAN, size, torch.float32) if logp is None else logp for logp, size in known]
+        sampled = [(turn.logp if turn.author == author else None, len(turn)) for turn in trace.turns]
+        parts = [constant(NAN, size, torch.float32) if logp is None else logp for logp, size in sampled]
         trace.streams["old"] = torch.cat(parts)
 
     return per_trace(write, name="behaviour", reads=frozenset({f"mu:{author}"}), writes=frozenset({"stream:old"}))

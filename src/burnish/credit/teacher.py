@@ -16,11 +16,11 @@ def discounted_sum(gain: Tensor, gamma: float) -> Tensor:
     """A_t = sum over k >= 0 of gamma^k g_{t+k}. Shape [T]. gamma = 0 is g itself: each token answers
     for itself alone.
     """
-    found, running = torch.zeros_like(gain), 0.0
+    sums, running = torch.zeros_like(gain), 0.0
     for t in range(len(gain) - 1, -1, -1):
         running = float(gain[t]) + gamma * running
-        found[t] = running
-    return found
+        sums[t] = running
+    return sums
 
 
 def mean_of_later(gain: Tensor) -> Tensor:

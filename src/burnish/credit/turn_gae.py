@@ -51,11 +51,11 @@ def bi_level_gae(*, gamma: float = 1.0, lam: float = 1.0, turn_gamma: float = 0.
     def write(trace: Trace, group: Group, step: Step) -> None:
         mask = trace.by(author)
         lengths = [len(turn) for turn in trace.turns if turn.author == author and len(turn)]
-        found = (torch.zeros(0), torch.zeros(0))
+        estimates = (torch.zeros(0), torch.zeros(0))
         if lengths:
             reward, value = trace.streams["reward"][mask], trace.streams["value"][mask]
-            found = bi_level_advantages(reward, value, lengths, gamma, lam, turn_gamma)
-        trace.streams["adv"], trace.streams["returns"] = (placed(trace, mask, x) for x in found)
+            estimates = bi_level_advantages(reward, value, lengths, gamma, lam, turn_gamma)
+        trace.streams["adv"], trace.streams["returns"] = (placed(trace, mask, x) for x in estimates)
 
     return per_trace(
         write,

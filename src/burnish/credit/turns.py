@@ -14,12 +14,12 @@ from burnish.core.types import Group, Trace
 
 def returns_of(rewards: Sequence[float], gamma: float) -> list[float]:
     """G_k = r_k + gamma G_{k+1}, from the rewards of the policy's turns."""
-    found: list[float] = []
+    returns: list[float] = []
     ahead = 0.0
     for reward in reversed(rewards):
         ahead = reward + gamma * ahead
-        found.append(ahead)
-    return found[::-1]
+        returns.append(ahead)
+    return returns[::-1]
 
 
 def bucket_advantages(keys: Sequence[str], returns: Sequence[float], std: bool, eps: float = 1e-6) -> list[float]:
@@ -30,15 +30,15 @@ def bucket_advantages(keys: Sequence[str], returns: Sequence[float], std: bool, 
     buckets: dict[str, list[float]] = {}
     for key, value in zip(keys, returns, strict=True):
         buckets.setdefault(key, []).append(value)
-    found = []
+    advantages = []
     for key, value in zip(keys, returns, strict=True):
         peers = buckets[key]
         if len(peers) < 2:
-            found.append(0.0)
+            advantages.append(0.0)
             continue
         spread = statistics.stdev(peers) + eps if std else 1.0
-        found.append((value - statistics.fmean(peers)) / spread)
-    return found
+        advantages.append((value - statistics.fmean(peers)) / spread)
+    return advantages
 
 
 @supplies("stream:adv")

@@ -14,7 +14,7 @@ from torch import Tensor
 from burnish.core.parts import Part, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group, Trace
-from burnish.credit.claims import mask_at
+from burnish.credit.claims import Positions, mask_at
 
 Q, V = slice(0, 2), slice(2, 4)  # the critic's outputs
 
@@ -92,7 +92,7 @@ def at_utterance(term: str, where: str) -> Part:
 
 
 @supplies("claim:*")
-def last_turn(term: str, tag: str, positions: str = "all") -> Part:
+def last_turn(term: str, tag: str, positions: Positions = "all") -> Part:
     """The term claims the last turn of traces with the tag: all its tokens, or the "first" or the "last" of them."""
 
     def call(groups: list[Group], step: Step) -> list[Group]:

@@ -134,11 +134,11 @@ class Beside:
 
     def _rank_ended(self) -> None:
         """The pipe from the rank has a word or is closed."""
-        said = os.read(0, len(DONE))
+        word = os.read(0, len(DONE))
         self.over = True
         if self.rank:
-            self._tell("done" if said == DONE else "gone")
-        elif said == DONE:
+            self._tell("done" if word == DONE else "gone")
+        elif word == DONE:
             self._tell("done 0")
         else:
             self._lose(0, ENDED)

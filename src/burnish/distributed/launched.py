@@ -111,8 +111,8 @@ class Launched:
             print(lost_sentence(rank, "ended before the run was done"), file=sys.stderr)
             return 1
         if rank:
-            said = log_of(self.folder, rank).read_text(errors="replace").strip()
-            print(f"rank {rank} failed (exit code {code}):\n{said[-LAST_WORDS:]}", file=sys.stderr)
+            log = log_of(self.folder, rank).read_text(errors="replace").strip()
+            print(f"rank {rank} failed (exit code {code}):\n{log[-LAST_WORDS:]}", file=sys.stderr)
         return code
 
 

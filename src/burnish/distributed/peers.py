@@ -130,9 +130,9 @@ def _address() -> str:
     """The address of this machine on the network of the ranks."""
     main = os.environ.get("MASTER_ADDR", "localhost")
     try:
-        family, kind, _, _, found = socket.getaddrinfo(main, 1, type=socket.SOCK_DGRAM)[0]
+        family, kind, _, _, address = socket.getaddrinfo(main, 1, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as link:
-            link.connect(found)
+            link.connect(address)
             return str(link.getsockname()[0])
     except OSError:
         return "127.0.0.1"

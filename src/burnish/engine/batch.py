@@ -134,16 +134,16 @@ class RunningBatch:
 
     def move_samples(self, source: Tensor, to: Tensor) -> None:
         """Copy what lies in slots `source` to slots `to`."""
-        for held in (self.tokens, self.logp, self.seen):
-            if held is not None:
-                held[to] = held[source]
+        for column in (self.tokens, self.logp, self.seen):
+            if column is not None:
+                column[to] = column[source]
         if self.allowed is not None:
             self.allowed[to.cpu().numpy()] = self.allowed[source.cpu().numpy()]
 
     def sample(self, logits: Tensor, at: slice, filtered: bool) -> None:
         """One more token for the rows of a slice, from their logits [n, V]; rows that are done stay as they are."""
-        found = engine_kernels()
-        if found is not None and not filtered and found.sample(self, at, logits):
+        fast = engine_kernels()
+        if fast is not None and not filtered and fast.sample(self, at, logits):
             return
         factor, count = self.factor[at], self.count[at]
         positions = self.root_length[at] + self.base[at] + count
@@ -171,29 +171,29 @@ class RunningBatch:
         open_ = logits[which] > -torch.inf
         ids, sizes = open_.nonzero()[:, 1].to("cpu", torch.int32), open_.sum(-1).tolist()
         places = zip(slot[which].tolist(), count[which].tolist(), ids.split(sizes), strict=True)
-        for row, at, its in places:
-            self.allowed[row, at] = its
+        for row, at, allowed in places:
+            self.allowed[row, at] = allowed
 
     def take_allowed(self, slot: int, begin: int, end: int) -> Allowed | None:
         """What the tokens in a slot were drawn among; None where they were drawn among all, or it is not kept."""
         if self.allowed is None or begin == end or self.allowed[slot, begin] is None:
             return None
-        found = list(self.allowed[slot, begin:end])
+        sets = list(self.allowed[slot, begin:end])
         self.allowed[slot] = None
-        return Allowed(torch.cat(found), torch.tensor([len(ids) for ids in found]))
+        return Allowed(torch.cat(sets), torch.tensor([len(ids) for ids in sets]))
 
     def _record(self, at: slice, token: Any, logp: Any) -> None:
-        its = self.views
-        if its is not self:
+        rows = self.views
+        if rows is not self:
             token, logp = token.numpy(), logp.numpy()
-        alive, slot, count = ~its.done[at], its.slot[at], its.count[at]
-        its.tokens[slot, count] = token
-        its.logp[slot, count] = logp
+        alive, slot, count = ~rows.done[at], rows.slot[at], rows.count[at]
+        rows.tokens[slot, count] = token
+        rows.logp[slot, count] = logp
         count += alive
-        ended = (token[:, None] == its.stops).any(-1) & alive
-        its.last[at] = token
-        its.ended[at] |= ended
-        its.done[at] |= ended | (count >= its.limit[at])
+        ended = (token[:, None] == rows.stops).any(-1) & alive
+        rows.last[at] = token
+        rows.ended[at] |= ended
+        rows.done[at] |= ended | (count >= rows.limit[at])
 
 
 def mates_among(roots: Sequence[int]) -> int:
@@ -201,9 +201,9 @@ def mates_among(roots: Sequence[int]) -> int:
 
     One in 32 may differ: the kernel then takes such rows one after the other.
     """
-    its = np.asarray(roots)
+    root_of = np.asarray(roots)
     for mates in (4, 2):
-        several = its[: len(its) // mates * mates].reshape(-1, mates)
+        several = root_of[: len(root_of) // mates * mates].reshape(-1, mates)
         if len(several) and (several == several[:, :1]).all(1).mean() >= 31 / 32:
             return mates
     return 1

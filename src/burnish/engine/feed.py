@@ -32,12 +32,12 @@ class Ahead:
     reply: int
 
     @classmethod
-    def of(cls, requests: list[Request], rows: int, context: int, known: int = 0) -> Ahead:
-        """Room for prompts of twice the length, or as long as those of earlier calls (`known`). A longer one waits
+    def of(cls, requests: list[Request], rows: int, context: int, earlier: int = 0) -> Ahead:
+        """Room for prompts of twice the length, or as long as those of earlier calls (`earlier`). A longer one waits
         until the running rows have ended.
         """
         longest, reply = max(r.prompt.shape[0] for r in requests), max(r.max_new for r in requests)
-        return cls(max(rows, len(requests)), min(max(2 * longest + reply, known), context - 1), reply)
+        return cls(max(rows, len(requests)), min(max(2 * longest + reply, earlier), context - 1), reply)
 
 
 def in_rounds(
@@ -47,14 +47,14 @@ def in_rounds(
     feed: Feed,
 ) -> list[Sample]:
     """For an engine that admits no requests during a call: those that have arrived, in one call after another."""
-    found: list[Sample] = []
+    samples: list[Sample] = []
 
     def told(i: int, sample: Sample) -> None:
         if on_sample is not None:
             on_sample(first + i, sample)
 
     while requests or (requests := feed.take(wait=True)):
-        first = len(found)
-        found += generate(requests, told)
+        first = len(samples)
+        samples += generate(requests, told)
         requests = feed.take(wait=False)
-    return found
+    return samples

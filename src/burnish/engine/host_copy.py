@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from burnish.core.types import Allowed
+from burnish.engine.request import Stopped
 
 
 class HostCopy:
@@ -48,13 +49,13 @@ class FinishedRows:
         self,
         owners: list[int],
         begins: list[int],
-        held: Sequence[Tensor],
-        stopped: str,
+        tensors: Sequence[Tensor],
+        stopped: Stopped | None,
         allowed: Sequence[Allowed | None] | None = None,
     ) -> None:
         self.owners, self.begins, self.stopped = owners, begins, stopped
         self.allowed = [None] * len(owners) if allowed is None else allowed
-        self.copy = HostCopy(held)
+        self.copy = HostCopy(tensors)
 
     def samples(self) -> Iterator[tuple[int, Tensor, Tensor, bool, Allowed | None]]:
         """Of each row: the number of its request, its tokens, their log-probs, whether a stop token ended it, and what

@@ -65,18 +65,18 @@ class KeptRows:
         """The row that has waited longest, which is kept no longer."""
         return self.rows.pop(next(iter(self.rows)))
 
-    def go_on(self, request: Request, held: Callable[[int], int]) -> Continuation | KeptRow | None:
+    def go_on(self, request: Request, tokens_held: Callable[[int], int]) -> Continuation | KeptRow | None:
         """How a request goes on after a kept row, which is kept no longer. The row itself where it cannot; None where
         there is none.
 
-        held: how many tokens of a root of some length lie in the slot
+        tokens_held: how many tokens of a root of some length lie in the slot
         """
         row = None if request.after is None else self.rows.pop(request.after, None)
         if row is None:
             return None
         length = request.prompt.shape[0]
-        begin, known = length - row.root.length, row.tokens - 1  # the last sampled token was never an input
-        fits = held(row.root.length) + begin + request.max_new <= self.capacity
-        if not fits or known < row.root.length or length - known > MOST_NEW:
+        begin, computed = length - row.root.length, row.tokens - 1  # the last sampled token was never an input
+        fits = tokens_held(row.root.length) + begin + request.max_new <= self.capacity
+        if not fits or computed < row.root.length or length - computed > MOST_NEW:
             return row
-        return Continuation(row.slot, row.root, request.prompt[known:], begin)
+        return Continuation(row.slot, row.root, request.prompt[computed:], begin)

@@ -75,8 +75,8 @@ class KVCache:
 
     def layer(self, module: nn.Module, k: Tensor, v: Tensor) -> LayerKV:
         """The layer of this attention module; k, v: [N, heads, D], something to write to it."""
-        found = self.layers.get(module)
-        if found is None:
+        keys_values = self.layers.get(module)
+        if keys_values is None:
             made = torch.empty if self.panel else torch.zeros  # the C kernels read nothing that was not written
             own = [
                 made(self.slots + 1, x.shape[1], self.capacity, x.shape[-1], dtype=x.dtype, device=x.device)
@@ -87,8 +87,8 @@ class KVCache:
             elif self.transposed:
                 own[0] = own[0].view(self.slots + 1, k.shape[1], k.shape[-1], self.capacity).transpose(2, 3)
             pool = [x.new_zeros(self.pool + 1, x.shape[1], x.shape[-1]) for x in (k, v)]
-            found = self.layers[module] = LayerKV(*own, *pool)
-        return found
+            keys_values = self.layers[module] = LayerKV(*own, *pool)
+        return keys_values
 
     def write(self, module: nn.Module, places: Tensor, k: Tensor, v: Tensor) -> None:
         """Write prompts' keys and values [N, heads, D] to these places of the pool."""
@@ -129,7 +129,7 @@ class KVCache:
 
 def in_panels(k: Tensor, panel: int) -> Tensor:
     """[rows, heads, tokens / panel, D, panel] from keys [rows, tokens, heads, D]."""
-    return k.unflatten(1, (-1, panel)).permute(0, 3, 1, 4, 2)
+    return torch.unflatten(k, 1, (-1, panel)).permute(0, 3, 1, 4, 2)
 
 
 class Pool:

@@ -54,10 +54,10 @@ class Roots:
         """From the rows of each root, and its length."""
         most, number = max(map(len, rows)), sum(map(len, rows))
         back, root = torch.zeros(number, dtype=torch.long), np.zeros(number, dtype=np.int64)
-        for k, mine in enumerate(rows):
-            back[mine] = torch.arange(len(mine)) + k * most
-            root[mine] = k
-        members = torch.tensor([mine + mine[:1] * (most - len(mine)) for mine in rows])
+        for k, family in enumerate(rows):
+            back[family] = torch.arange(len(family)) + k * most
+            root[family] = k
+        members = torch.tensor([family + family[:1] * (most - len(family)) for family in rows])
         return cls(members, back, torch.tensor(lengths), in_steps(max(lengths)), root)
 
 
@@ -103,8 +103,8 @@ class CpuDecode:
         assert self.roots is not None
         n, shared, group, d = q.shape
         roots, most = self.roots.members.shape
-        asked = q[self.roots.members].transpose(1, 2).reshape(roots, shared, most * group, d)
-        seen, weight = _attend(asked, roots_k, roots_v, mask, scale)
+        queries = q[self.roots.members].transpose(1, 2).reshape(roots, shared, most * group, d)
+        seen, weight = _attend(queries, roots_k, roots_v, mask, scale)
         seen = seen.view(roots, shared, most, group, d).transpose(1, 2).reshape(-1, shared, group, d)[self.roots.back]
         weight = weight.view(roots, shared, most, group).transpose(1, 2).reshape(-1, shared, group)[self.roots.back]
         return torch.lerp(out, seen, torch.sigmoid(weight - lse)[..., None])

@@ -95,12 +95,12 @@ class LocalEngine:
             slower = TransformersEngine(self.runner, self.chat, self.context)
             return slower.generate(requests, others, mix, stop_rule, on_sample, feed)
         with evaluating([runner.module for runner in runners]):
-            found: list[Sample] = []
+            samples: list[Sample] = []
             while requests or (feed is not None and (requests := feed.take(wait=True))):
-                scheduler = Scheduler(self, list(requests), runners, mix, stop_rule, on_sample, feed, len(found))
-                found += scheduler.run()
+                scheduler = Scheduler(self, list(requests), runners, mix, stop_rule, on_sample, feed, len(samples))
+                samples += scheduler.run()
                 requests = scheduler.late
-            return found
+            return samples
 
     def room_after(self, prompt: int) -> int:
         """How many tokens the context holds after a prompt of so many; one that leaves none is refused."""

@@ -30,7 +30,7 @@ class ModelDecoder:
 
         input_keys: of each prompt, where they are not its tokens (engine/request.py); an activation cache needs them.
         """
-        keys = None if input_keys is None else [its.numpy() for its in input_keys]
+        keys = None if input_keys is None else [keys_of_prompt.numpy() for keys_of_prompt in input_keys]
         states, rows = self._prefill([prompt.numpy() for prompt in prompts], places, keys)
         last = send(torch.from_numpy(rows.ends()), self.device)
         return self.runner.logits(states[last])

@@ -5,11 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from torch import Tensor
 
 from burnish.core.types import Allowed
+
+Stopped = Literal["stop", "length", "enough"]
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Sample(NamedTuple):
 
     tokens: Tensor
     logp: Tensor
-    stopped: str
+    stopped: Stopped
     allowed: Allowed | None = None
 
     def first(self, n: int) -> Sample:
@@ -92,18 +94,18 @@ class Prompt:
 def prompts_of(requests: Sequence[Request]) -> tuple[list[Prompt], list[Prompt]]:
     """The different prompts, told apart by their input keys, in order of appearance; and that of each request."""
     by_tensor: dict[int, Prompt] = {}  # most requests share the tensor itself: no need to compare its numbers
-    found: dict[bytes, Prompt] = {}
+    by_keys: dict[bytes, Prompt] = {}
     of = []
     for i, request in enumerate(requests):
         read = request.prompt if request.input_keys is None else request.input_keys
         prompt = by_tensor.get(id(read))
         if prompt is None:
             words = read.numpy().tobytes()
-            prompt = found.get(words) or Prompt(request.prompt, request.input_keys)
-            by_tensor[id(read)] = found[words] = prompt
+            prompt = by_keys.get(words) or Prompt(request.prompt, request.input_keys)
+            by_tensor[id(read)] = by_keys[words] = prompt
         prompt.requests.append(i)
         of.append(prompt)
-    return list(found.values()), of
+    return list(by_keys.values()), of
 
 
 def limits_of(requests: Sequence[Request], prompts: Sequence[Prompt], room_after: Callable[[int], int]) -> list[int]:

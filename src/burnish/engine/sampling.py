@@ -17,8 +17,8 @@ def choose(logits: Tensor, factor: Tensor, keys: Tensor, positions: Tensor, gree
 
     The token is where the cumulative probability passes u(key, position); greedy rows take the likeliest.
     """
-    found = kernels()
-    chosen = None if found is None else found.choose(logits, factor, keys, positions, greedy)
+    fast = kernels()
+    chosen = None if fast is None else fast.choose(logits, factor, keys, positions, greedy)
     if chosen is not None:
         return chosen
     seen = not logits.is_cuda  # whether a look at a flag costs nothing; a pass over a large vocabulary does
@@ -44,8 +44,8 @@ def require_chosen(without: int) -> None:
 
 def logp_of(logits: Tensor, factor: Tensor, token: Tensor) -> Tensor:
     """[rows]: the log-prob of a token of each row under softmax(logits * factor)."""
-    found = kernels()
-    by_kernel = None if found is None else found.logp_of(logits, factor, token)
+    fast = kernels()
+    by_kernel = None if fast is None else fast.logp_of(logits, factor, token)
     if by_kernel is not None:
         return by_kernel
     return torch.log_softmax(logits * factor[:, None], -1).gather(-1, token[:, None])[:, 0]

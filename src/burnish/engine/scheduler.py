@@ -15,7 +15,7 @@ from burnish.engine.host_copy import FinishedRows
 from burnish.engine.kept_rows import Continuation, KeptRow, KeptRows
 from burnish.engine.kv_cache import Pool
 from burnish.engine.mixture import Mix
-from burnish.engine.request import OnSample, Prompt, Request, Sample, StopRule, end_of, limits_of, prompts_of
+from burnish.engine.request import OnSample, Prompt, Request, Sample, Stopped, StopRule, end_of, limits_of, prompts_of
 from burnish.engine.strategy import Call, strategy_of
 from burnish.forward.module import vocabulary_size
 from burnish.forward.packing import send
@@ -69,7 +69,7 @@ class Scheduler:
         self.slots: list[int] = []
         self.free = list(range(self.room))[::-1]
         self.ticks = 0
-        self.found: dict[int, Sample] = {}
+        self.samples: dict[int, Sample] = {}
         self.finished: list[FinishedRows] = []
         self.watched = any(r.stop for r in requests)
         self.gone: set[int] = set()
@@ -90,7 +90,7 @@ class Scheduler:
         finally:
             self.strategy.release()
         self._take_samples()
-        return [self.found[i] for i in range(len(self.requests))]
+        return [self.samples[i] for i in range(len(self.requests))]
 
     def _receive(self) -> None:
         """Queue the requests that have arrived; wait for one where nothing else is left to do."""
@@ -103,9 +103,9 @@ class Scheduler:
         self.watched |= any(request.stop for request in new)
         fresh = [i for i, request in enumerate(new, len(self.requests)) if not self._goes_on(i, request)]
         self.requests += new
-        asked = [self.requests[i] for i in fresh]
-        prompts, of = prompts_of(asked)
-        limits = limits_of(asked, prompts, self.room_after)
+        arrived = [self.requests[i] for i in fresh]
+        prompts, of = prompts_of(arrived)
+        limits = limits_of(arrived, prompts, self.room_after)
         self.of.update(zip(fresh, of, strict=True))
         self.limits.update(zip(fresh, limits, strict=True))
         for prompt in prompts:
@@ -119,13 +119,13 @@ class Scheduler:
             self.call.engine.known = max(self.call.engine.known, length)
         if self.kept is None:
             return False
-        found = self.kept.go_on(request, self.strategy.held)
-        if isinstance(found, KeptRow):
-            self._give_up(found)
-        if not isinstance(found, Continuation):
+        continued = self.kept.go_on(request, self.strategy.held)
+        if isinstance(continued, KeptRow):
+            self._give_up(continued)
+        if not isinstance(continued, Continuation):
             return False
-        self.going_on[i], self.of[i], self.begins[i] = found, found.root, found.begin
-        self.limits[i] = found.begin + min(request.max_new, self.room_after(length))
+        self.going_on[i], self.of[i], self.begins[i] = continued, continued.root, continued.begin
+        self.limits[i] = continued.begin + min(request.max_new, self.room_after(length))
         return True
 
     def _give_up(self, row: KeptRow) -> None:
@@ -219,7 +219,7 @@ class Scheduler:
         if not self.going_on:
             return
         going_on, self.going_on = self.going_on, {}
-        at, _ = self._put(list(going_on), [its.slot for its in going_on.values()])
+        at, _ = self._put(list(going_on), [continuation.slot for continuation in going_on.values()])
         self.strategy.go_on(at, list(going_on.values()))
         self._regroup()
 
@@ -282,22 +282,22 @@ class Scheduler:
                 tokens = self.batch.tokens[self.slots[row], self.begins.get(i, 0) : int(self.batch.count[row])].cpu()
                 done[row] = end_of(tokens, self.requests[i].stop, self.chat.text) is not None
 
-    def _finish(self, rows: list[int], stopped: str = "") -> None:
+    def _finish(self, rows: list[int], stopped: Stopped | None = None) -> None:
         """Collect rows: copy their samples to the host. They are read now only if something depends on them."""
         if not rows:
             return
         at, batch = send(torch.tensor(rows), self.device), self.batch
         if stopped or any(self.requests[self.owner[row]].stop for row in rows):
             batch.done[at] = True
-        held = (batch.tokens[batch.slot[at]], batch.logp[batch.slot[at]], batch.count[at], batch.ended[at])
+        tensors = (batch.tokens[batch.slot[at]], batch.logp[batch.slot[at]], batch.count[at], batch.ended[at])
         owners = [self.owner[row] for row in rows]
         begins = [self.begins.get(i, 0) for i in owners]
         allowed = None
         if batch.allowed is not None:
             ends = batch.count[at].tolist()
             slots = [self.slots[row] for row in rows]
-            allowed = [batch.take_allowed(*its) for its in zip(slots, begins, ends, strict=True)]
-        self.finished.append(FinishedRows(owners, begins, held, stopped, allowed))
+            allowed = [batch.take_allowed(*places) for places in zip(slots, begins, ends, strict=True)]
+        self.finished.append(FinishedRows(owners, begins, tensors, stopped, allowed))
         self.gone |= set(rows)
         for row, i in zip(rows, owners, strict=True):
             if self.kept is not None:
@@ -321,10 +321,10 @@ class Scheduler:
             for i, tokens, logp, by_token, allowed in some.samples():
                 stop = self.requests[i].stop
                 end = end_of(tokens, stop, self.chat.text) if stop else None
-                why = some.stopped or ("stop" if end is not None or by_token else "length")
+                why: Stopped = some.stopped or ("stop" if end is not None or by_token else "length")
                 sample = Sample(tokens, logp, why, allowed)
                 sample = sample if end is None else sample.first(end)
-                self.found[i] = sample
+                self.samples[i] = sample
                 if self.kept is not None:
                     self.kept.read(self.first + i, self.requests[i].prompt.shape[0] + sample.tokens.shape[0])
                 if self.on_sample is not None:
@@ -338,7 +338,7 @@ class Scheduler:
         """The stop rule holds for the prompt: its other requests end where they are."""
         for i in [i for i in self.queue if self.of[i] is prompt]:
             self.queue.remove(i)
-            self.found[i] = Sample(torch.zeros(0, dtype=torch.long), torch.zeros(0), "enough")
+            self.samples[i] = Sample(torch.zeros(0, dtype=torch.long), torch.zeros(0), "enough")
             self._let_go(prompt)
         rows = [row for row, i in enumerate(self.owner) if self.of[i] is prompt and row not in self.gone]
         self._finish(rows, "enough")
@@ -354,8 +354,8 @@ class Scheduler:
             self.owner[b] = self.owner[a]
             if self.strategy.by_slot:
                 self.slots[a], self.slots[b] = self.slots[b], self.slots[a]
-        kept = set() if self.kept is None else self.kept.slots()
-        self.free += [slot for slot in self.slots[n:] if slot not in kept]
+        occupied = set() if self.kept is None else self.kept.slots()
+        self.free += [slot for slot in self.slots[n:] if slot not in occupied]
         self.owner, self.slots = self.owner[:n], self.slots[:n]
         self.gone = set()
         self._regroup()

@@ -104,8 +104,8 @@ class DecodeStrategy:
         rows, sizes = len(call.requests), [prompt.length for prompt in call.prompts]
         if call.ahead is not None:
             rows, sizes = call.ahead.rows, [call.ahead.prompt] * call.ahead.rows
-            held = max(self.held(length) for length in (call.ahead.prompt, call.ahead.prompt - 1))
-            longest = max(longest, call.ahead.reply + held + own)
+            slot_tokens = max(self.held(length) for length in (call.ahead.prompt, call.ahead.prompt - 1))
+            longest = max(longest, call.ahead.reply + slot_tokens + own)
         return call.engine.plan(rows, longest, sizes, call.runners, self.cache_step)
 
     def allocate(self, stops: tuple[int, ...]) -> tuple[Sequence[ModelDecoder], RunningBatch]:
@@ -174,8 +174,8 @@ class DecodeStrategy:
 
     def done(self, n: int, idle: Callable[[], object]) -> list[bool]:
         """Which of the first n rows are known to be done. idle: may be called while this thread would wait."""
-        found: list[bool] = self.batch.done[:n].tolist()
-        return found
+        done: list[bool] = self.batch.done[:n].tolist()
+        return done
 
     def worth_collecting(self, n: int, queued: bool, listening: bool, watched: bool) -> int:
         """How many of n rows must be done before they are collected and the others move up.
@@ -227,13 +227,13 @@ def _places(prompts: Sequence[Prompt], longest: int) -> Tensor:
 
 def decoder_of(runner: ModelRunner, plan: Plan) -> ModelDecoder:
     """Prefill and decode steps of a model: by kernels where they run it."""
-    found = engine_kernels()
-    fast = None if found is None else found.decoder(runner, plan)
+    accelerators = engine_kernels()
+    fast = None if accelerators is None else accelerators.decoder(runner, plan)
     return ModelDecoder(runner, KVCache(plan)) if fast is None else fast
 
 
 def strategy_of(call: Call) -> DecodeStrategy:
     """How this call is decoded: by kernels where they run all of its models."""
-    found = engine_kernels()
-    fast = None if found is None else found.strategy(call)
+    accelerators = engine_kernels()
+    fast = None if accelerators is None else accelerators.strategy(call)
     return DecodeStrategy(call) if fast is None else fast

@@ -21,6 +21,7 @@ from burnish.engine.request import (
     Prompt,
     Request,
     Sample,
+    Stopped,
     StopRule,
     end_of,
     limits_of,
@@ -82,13 +83,13 @@ class _Decoder:
         """[B, V]: the logits after rows [B, T]."""
         new = rows[:, self.read :] if self.cached else rows
         run = decoder(self.model) if self.paths.padded else bare(self.model)
-        found = run(new, use_cache=self.cached, **self.cache)
+        result = run(new, use_cache=self.cached, **self.cache)
         if self.cached:
-            self.cache = {name: found[name] for name in CACHES if found.get(name) is not None}
+            self.cache = {name: result[name] for name in CACHES if result.get(name) is not None}
             self.read = rows.shape[1]
         if self.paths.padded:
-            return self.runner.logits(found.last_hidden_state[:, -1])
-        return wide(found.logits[:, -1])
+            return self.runner.logits(result.last_hidden_state[:, -1])
+        return wide(result.logits[:, -1])
 
 
 class _Call:
@@ -109,15 +110,15 @@ class _Call:
         self.prompts, self.of = prompts_of(requests)
         self.limits = limits_of(requests, self.prompts, lambda length: room_in(engine.context, length))
         self.filtered = any(request.filtered for request in requests)
-        self.found: dict[int, Sample] = {}
+        self.samples: dict[int, Sample] = {}
         self.vocabulary = vocabulary_size(engine.runner.module)
 
     def run(self) -> list[Sample]:
         for numbers in self._batches():
-            waiting = [i for i in numbers if i not in self.found]  # others of their prompts may have been enough
+            waiting = [i for i in numbers if i not in self.samples]  # others of their prompts may have been enough
             if waiting:
                 self._decode(waiting)
-        return [self.found[i] for i in range(len(self.requests))]
+        return [self.samples[i] for i in range(len(self.requests))]
 
     def _batches(self) -> Iterator[list[int]]:
         """Numbers of requests whose prompts have one length, those of one prompt together, longest prompts first."""
@@ -174,7 +175,7 @@ class _Call:
         """Rows that have ended become samples; where a prompt then has enough, the others of it end where they are."""
         touched: dict[Prompt, None] = {}
         for row in ended:
-            self._sample(rows, row, numbers[row], "")
+            self._sample(rows, row, numbers[row], None)
             alive.discard(row)
             touched[self.of[numbers[row]]] = None
         for prompt in touched:
@@ -184,15 +185,15 @@ class _Call:
                 self._sample(rows, row, numbers[row], "enough")
                 alive.discard(row)
             for i in prompt.requests:
-                self.found.setdefault(i, Sample(torch.zeros(0, dtype=torch.long), torch.zeros(0), "enough"))
+                self.samples.setdefault(i, Sample(torch.zeros(0, dtype=torch.long), torch.zeros(0), "enough"))
 
-    def _sample(self, rows: RunningBatch, row: int, number: int, stopped: str) -> None:
+    def _sample(self, rows: RunningBatch, row: int, number: int, stopped: Stopped | None) -> None:
         count = int(rows.count[row])
         tokens, logp = rows.tokens[row, :count].cpu().clone(), rows.logp[row, :count].cpu().clone()
         end = end_of(tokens, self.requests[number].stop, self.engine.chat.text)
-        why = stopped or ("stop" if end is not None or bool(rows.ended[row]) else "length")
+        why: Stopped = stopped or ("stop" if end is not None or bool(rows.ended[row]) else "length")
         whole = Sample(tokens, logp, why, rows.take_allowed(row, 0, count))
-        sample = self.found[number] = whole if end is None else whole.first(end)
+        sample = self.samples[number] = whole if end is None else whole.first(end)
         if self.on_sample is not None:
             self.on_sample(number, sample)
         if not stopped:

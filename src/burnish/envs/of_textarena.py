@@ -89,7 +89,7 @@ class TextArenaEnv:
                 return False
             moves = [move for move in _MOVE.findall(str(seen)) if not _NOT_MOVES.fullmatch(move)]
             said = self.dice.choice(moves) if moves else "[pass]"
-            if self._own(lambda said=said: self.game.step(said))[0]:  # type: ignore[misc]
+            if self._own(lambda said=said: self.game.step(said))[0]:
                 return True
         raise ValueError(f"{self.name!r}: {MOST_MOVES} moves of opponents without one of the policy")
 

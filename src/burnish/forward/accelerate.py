@@ -10,7 +10,7 @@ import importlib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -71,7 +71,7 @@ class Kernels(Protocol):
         """The model of a directory in our own modules for a CPU, and the names of the weights that it lacks."""
         ...
 
-    def config(self, path: Path) -> Any:
+    def config(self, path: Path) -> object:
         """The configuration of a directory's model where `load` would take it; else None."""
         ...
 
@@ -139,5 +139,5 @@ def kernels() -> Kernels | None:
 
 def cpu_library() -> CpuLibrary | str:
     """The library of C kernels that this process computes with; or why there is none."""
-    found = kernels()
-    return "the package burnish.kernels is not installed" if found is None else found.cpu_library()
+    library = kernels()
+    return "the package burnish.kernels is not installed" if library is None else library.cpu_library()

@@ -60,13 +60,13 @@ class Asked:
 
 def reduce_logits(logits: Tensor, chosen: Tensor, want: set[str]) -> dict[str, Tensor]:
     """Log-prob, likeliest token and entropy, as far as wanted, of logits [N, V] and the tokens chosen [N]."""
-    found = {}
+    outputs = {}
     if want:
         logz = torch.logsumexp(logits, -1)
     if "logp" in want:
-        found["logp"] = logits.gather(-1, chosen[:, None])[:, 0] - logz
+        outputs["logp"] = logits.gather(-1, chosen[:, None])[:, 0] - logz
     if "greedy" in want:
-        found["greedy"] = logits.argmax(-1)
+        outputs["greedy"] = logits.argmax(-1)
     if "entropy" in want:
-        found["entropy"] = logz - (torch.softmax(logits, -1) * logits).sum(-1)
-    return found
+        outputs["entropy"] = logz - (torch.softmax(logits, -1) * logits).sum(-1)
+    return outputs

@@ -16,9 +16,9 @@ Tensors are [N, heads, D].
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from burnish.forward.accelerate import kernels
+from burnish.forward.autograd import Context
 from burnish.forward.packing import Packed
 from burnish.forward.prefix_tree import Numbers, Tree
 
@@ -40,15 +41,14 @@ def attend(q: Tensor, k: Tensor, v: Tensor, packed: Packed, scale: float, window
     window = window if window is not None and window < packed.longest else None
     if window is not None and packed.shared:
         raise ValueError("rows that share a beginning are longer than the model's window; pack them unshared")
-    found = kernels()
-    by_kernel = None if found is None else found.packed_attention(q, k, v, packed, scale, window)
+    fast = kernels()
+    by_kernel = None if fast is None else fast.packed_attention(q, k, v, packed, scale, window)
     if by_kernel is not None:
         return by_kernel
     how = q.shape[1], k.shape[1], window
     if how not in packed.plans:
         packed.plans[how] = _plan(packed, *how)
-    out: Tensor = _Attend.apply(q, k, v, packed.plans[how], scale)
-    return out
+    return _attend(q, k, v, packed.plans[how], scale)
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,13 @@ class Plan:
     begins: Tensor
 
 
+class _AttendContext(Context, Protocol):
+    how: tuple[Plan, float]
+
+
 class _Attend(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, plan: Plan, scale: float) -> Tensor:
+    def forward(ctx: _AttendContext, q: Tensor, k: Tensor, v: Tensor, plan: Plan, scale: float) -> Tensor:
         ctx.how = plan, scale
         all_q, all_k, all_v = (x.reshape(-1, x.shape[-1]) for x in (q, k, v))
         wide = all_v.new_empty(plan.parts[-1].at[0].stop, v.shape[-1])
@@ -96,7 +100,7 @@ class _Attend(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _AttendContext, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (q, k, v, out), (plan, scale), (grad,) = ctx.saved_tensors, ctx.how, grads
         all_q, all_k, all_v, all_d, all_o = (x.reshape(-1, x.shape[-1]) for x in (q, k, v, grad, out))
         along = torch.linalg.vecdot(all_d, all_o)[:, None]
@@ -106,17 +110,20 @@ class _Attend(torch.autograd.Function):
             *(x.new_empty(keys, x.shape[-1]) for x in (k, v)),
         )
         for part in plan.parts:
-            mine, others = _lines(all_q, part.q).mul_(scale), _lines(all_k, part.k)
+            queries_here, others = _lines(all_q, part.q).mul_(scale), _lines(all_k, part.k)
             d, mean = (_lines(x, part.q).masked_fill_(part.extra, 0) for x in (all_d, along))
-            p = _chances(mine, others, part)
+            p = _chances(queries_here, others, part)
             torch.bmm(p.transpose(1, 2), d, out=wide_v[part.at[1]].view(*part.k.shape, -1))
             dp = torch.bmm(d, _lines(all_v, part.k).transpose(1, 2))
             ds = dp.sub_(mean).mul_(p)  # torch's own operator for it gives other bits with other numbers of threads
             torch.bmm(ds, others, out=wide_q[part.at[0]].view(*part.q.shape, -1))
-            torch.bmm(ds.transpose(1, 2), mine, out=wide_k[part.at[1]].view(*part.k.shape, -1))
+            torch.bmm(ds.transpose(1, 2), queries_here, out=wide_k[part.at[1]].view(*part.k.shape, -1))
         dq = wide_q.index_select(0, plan.back).mul_(scale)
         dk, dv = (_sums(x, plan.places, plan.begins) for x in (wide_k, wide_v))
         return dq.view(q.shape), dk.view(k.shape), dv.view(v.shape), None, None
+
+
+_attend: Callable[[Tensor, Tensor, Tensor, Plan, float], Tensor] = _Attend.apply
 
 
 def _lines(x: Tensor, which: Tensor) -> Tensor:
@@ -164,8 +171,8 @@ def _plan(packed: Packed, heads: int, kv_heads: int, window: int | None) -> Plan
         parts.append(
             AttentionPart(torch.from_numpy(lines_q), torch.from_numpy(lines_k), extra, mask[:, None, :, None], at)
         )
-        for lines, real, found in ((lines_q, wide_q, shown[0]), (lines_k, wide_k, shown[1])):
-            found.append(np.where(real, lines, -1).ravel())
+        for lines, real, places in ((lines_q, wide_q, shown[0]), (lines_k, wide_k, shown[1])):
+            places.append(np.where(real, lines, -1).ravel())
     back, _ = _places(np.concatenate(shown[0]), len(positions) * heads)
     return Plan(parts, back, *_places(np.concatenate(shown[1]), len(positions) * kv_heads))
 

@@ -43,11 +43,11 @@ def penalised(logits: Tensor, penalty: Tensor, seen: Tensor) -> Tensor:
 def drawn_outputs(logits: Tensor, chosen: Tensor, want: set[str]) -> dict[str, Tensor]:
     """What is wanted of logits in which some are NEVER; the log-prob in the bits of the sampler's."""
     logs = torch.log_softmax(logits, -1)
-    found = {"logits": logits, "greedy": logits.argmax(-1)}
-    found["logp"] = logs.gather(-1, chosen[:, None])[:, 0]
+    outputs = {"logits": logits, "greedy": logits.argmax(-1)}
+    outputs["logp"] = logs.gather(-1, chosen[:, None])[:, 0]
     if "entropy" in want:
-        found["entropy"] = -(logs.exp() * logs).sum(-1)
-    return {name: found[name] for name in want}
+        outputs["entropy"] = -(logs.exp() * logs).sum(-1)
+    return {name: outputs[name] for name in want}
 
 
 class Reshape:

@@ -48,7 +48,7 @@ class After:
 
     def attend(self, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None) -> Tensor:
         """[N, 1, heads, D] from the queries, keys and values [N, heads, 1, D] of one layer."""
-        found = []
+        attended = []
         parts = zip(*(x[:, :, 0].split(list(self.sizes)) for x in (q, k, v)), strict=True)
         for row, size, (own_q, *own) in zip(self.rows, self.sizes, parts, strict=True):
             before = row.layers.get(module)
@@ -58,10 +58,10 @@ class After:
             seen = F.scaled_dot_product_attention(
                 own_q.transpose(0, 1)[None], keys[None], values[None], attn_mask=mask, scale=scale, enable_gqa=True
             )
-            found.append(seen[0].transpose(0, 1))
+            attended.append(seen[0].transpose(0, 1))
             if not self.forked:
                 row.layers[module] = keys, values
-        return torch.cat(found)[:, None]
+        return torch.cat(attended)[:, None]
 
     def _mask(self, before: int, size: int, window: int | None, device: torch.device) -> Tensor:
         """[size, before + size]: what each new token attends to."""
@@ -79,8 +79,8 @@ def read_on(runner: ModelRunner, rows: Sequence[Kept], tokens: Sequence[Tensor])
     new = [i for i, some in enumerate(tokens) if len(some)]
     if new:
         states = _states(runner, [rows[i] for i in new], [tokens[i] for i in new], forked=False)
-        for i, mine in zip(new, states.split([len(tokens[i]) for i in new]), strict=True):
-            rows[i].tokens, rows[i].state = torch.cat([rows[i].tokens, tokens[i]]), mine[-1]
+        for i, new_states in zip(new, states.split([len(tokens[i]) for i in new]), strict=True):
+            rows[i].tokens, rows[i].state = torch.cat([rows[i].tokens, tokens[i]]), new_states[-1]
     return torch.stack([row.state for row in rows if row.state is not None])
 
 

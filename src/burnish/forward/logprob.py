@@ -12,12 +12,13 @@ summed, kept and normalised in fp32.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from burnish.forward.accelerate import LogProbKernels, kernels
+from burnish.forward.autograd import Context
 
 CHUNK = {"cpu": 1 << 25, "cuda": 1 << 27}  # logits worked on at once
 QUARTER = 1 << 28  # up to so many on a GPU, where that is a quarter of a training pass: fewer chunks are faster
@@ -36,8 +37,7 @@ def logp_entropy(
     matmul: Matmul | None = None,
 ) -> tuple[Tensor, Tensor]:
     """[N] log-probs and [N] entropies (zeros unless asked for) of logits `states @ weight.T * factor`."""
-    found: tuple[Tensor, Tensor] = _Head.apply(states, weight, chosen, factor, entropy, matmul)
-    return found
+    return _head(states, weight, chosen, factor, entropy, matmul)
 
 
 def logits_of(states: Tensor, weight: Tensor, factor: float = 1.0, matmul: Matmul | None = None) -> Tensor:
@@ -56,19 +56,22 @@ def logits_of(states: Tensor, weight: Tensor, factor: float = 1.0, matmul: Matmu
 
 def live_logits(states: Tensor, weight: Tensor, factor: float = 1.0, matmul: Matmul | None = None) -> Tensor:
     """The same with gradient, also where a kernel makes the product."""
-    found: Tensor = _Product.apply(states, weight, factor, matmul)
-    return found
+    return _product(states, weight, factor, matmul)
+
+
+class _ProductContext(Context, Protocol):
+    factor: float
 
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, states: Tensor, weight: Tensor, factor: float, matmul: Matmul | None) -> Tensor:
+    def forward(ctx: _ProductContext, states: Tensor, weight: Tensor, factor: float, matmul: Matmul | None) -> Tensor:
         ctx.save_for_backward(states, weight)
         ctx.factor = factor
         return logits_of(states, weight, factor, matmul)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _ProductContext, *grads: Tensor) -> tuple[Tensor | None, ...]:
         states, weight = ctx.saved_tensors
         d = (grads[0] if ctx.factor == 1.0 else grads[0] * ctx.factor).to(states.dtype)
         d_states = d @ weight.to(d.dtype) if ctx.needs_input_grad[0] else None
@@ -76,16 +79,35 @@ class _Product(torch.autograd.Function):
         return d_states, d_weight, None, None
 
 
+_product: Callable[[Tensor, Tensor, float, Matmul | None], Tensor] = _Product.apply
+
+
+class _HeadContext(Context, Protocol):
+    """held: logits, or log-probs where torch makes them, by chunks of `size` tokens."""
+
+    held: list[Tensor]
+    factor: float
+    size: int
+    entropy: bool
+    matmul: Matmul | None
+
+
 class _Head(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, states: Tensor, weight: Tensor, chosen: Tensor, factor: float, entropy: bool, matmul: Matmul | None
+        ctx: _HeadContext,
+        states: Tensor,
+        weight: Tensor,
+        chosen: Tensor,
+        factor: float,
+        entropy: bool,
+        matmul: Matmul | None,
     ) -> tuple[Tensor, Tensor]:
         n, run, learns = len(states), _fused(states), any(ctx.needs_input_grad[:2])
         size, few = _even(n, _at_once(states, n * len(weight), learns) // len(weight)), n * len(weight) <= HOLD
         logp, lse, spread = (_wide_empty(states, n) for _ in range(3))
         spread.zero_()
-        held = []  # logits, or log-probs where torch makes them
+        chunks = []  # logits, or log-probs where torch makes them
         for i in range(0, n, size):
             part = slice(i, min(i + size, n))
             if run is not None:
@@ -97,15 +119,15 @@ class _Head(torch.autograd.Function):
                 if entropy:
                     spread[part] = logits.exp().mul_(logits).sum(-1).neg_()
             if learns and (part.stop == n if states.is_cuda else few):
-                held.append(logits)
+                chunks.append(logits)
             del logits
         ctx.save_for_backward(states, weight, chosen, lse, spread)
-        ctx.held, ctx.factor, ctx.size, ctx.entropy, ctx.matmul = held, factor, size, entropy, matmul
+        ctx.held, ctx.factor, ctx.size, ctx.entropy, ctx.matmul = chunks, factor, size, entropy, matmul
         ctx.set_materialize_grads(False)  # no gradient of the entropies is no pass over logits for them
         return logp, spread
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _HeadContext, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         grad, grad_entropy = grads
         states, weight, chosen, lse, spread = ctx.saved_tensors
         n, size, factor, run = len(states), ctx.size, ctx.factor, _fused(states)
@@ -115,24 +137,28 @@ class _Head(torch.autograd.Function):
         d_states = made(states) if ctx.needs_input_grad[0] else None
         d_weight = None
         for i in reversed(range(0, n, size)):
-            at: Any = slice(i, min(i + size, n))
+            whole = slice(i, min(i + size, n))
+            at: slice | Tensor = whole
             logits = ctx.held.pop() if ctx.held else None
             if not states.is_cuda:
-                at, logits = _with_gradient(at, logits, grad, more)
-            its, mine, entropies = states[at], grad[at].contiguous(), None if more is None else more[at]
+                at, logits = _with_gradient(whole, logits, grad, more)
+            states_here, grad_here, entropies = states[at], grad[at].contiguous(), None if more is None else more[at]
             if run is not None:
-                logits = logits_of(its, weight, matmul=ctx.matmul) if logits is None else logits
-                d = run.d_logits(logits, chosen[at], factor, lse[at], spread[at], mine, entropies, states.dtype)
+                logits = logits_of(states_here, weight, matmul=ctx.matmul) if logits is None else logits
+                d = run.d_logits(logits, chosen[at], factor, lse[at], spread[at], grad_here, entropies, states.dtype)
             else:
                 if logits is None:
-                    logits = torch.log_softmax(logits_of(its, weight, factor, ctx.matmul), -1)
-                d = _d_logits(logits, chosen[at], mine, entropies, spread[at])
+                    logits = torch.log_softmax(logits_of(states_here, weight, factor, ctx.matmul), -1)
+                d = _d_logits(logits, chosen[at], grad_here, entropies, spread[at])
                 d = (d if factor == 1.0 else d.mul_(factor)).to(states.dtype)
             if d_states is not None:
                 d_states[at] = d @ weight
             if ctx.needs_input_grad[1]:
-                d_weight = _add_product(d_weight, d, its)
+                d_weight = _add_product(d_weight, d, states_here)
         return d_states, d_weight if d_weight is None else d_weight.to(weight.dtype), None, None, None, None
+
+
+_head: Callable[[Tensor, Tensor, Tensor, float, bool, Matmul | None], tuple[Tensor, Tensor]] = _Head.apply
 
 
 def _at_once(states: Tensor, logits: int, learns: bool) -> int:
@@ -165,8 +191,8 @@ def _with_gradient(
 
 def _fused(states: Tensor) -> LogProbKernels | None:
     """Kernels that make one pass over the logits; None where torch does it."""
-    found = kernels()
-    return None if found is None else found.log_probs(states)
+    fast = kernels()
+    return None if fast is None else fast.log_probs(states)
 
 
 def _wide_empty(like: Tensor, n: int) -> Tensor:

@@ -4,39 +4,72 @@ head, its sizes.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 
-def bare(module: nn.Module) -> Any:
+class ModelConfig(Protocol):
+    """A configuration of transformers. What only some architectures have is read with getattr."""
+
+    num_attention_heads: int
+    num_hidden_layers: int
+    hidden_size: int
+    _attn_implementation: str
+
+    def get_text_config(self) -> ModelConfig: ...
+
+    def __getattr__(self, name: str) -> Any: ...
+
+
+if TYPE_CHECKING:
+
+    class TransformersModel(nn.Module):
+        """A model of transformers, or our own module in its place."""
+
+        config: ModelConfig
+        score: nn.Linear
+
+        @property
+        def base_model(self) -> TransformersModel: ...
+
+        def get_decoder(self) -> TransformersModel: ...
+
+        def get_input_embeddings(self) -> nn.Embedding: ...
+
+        def get_output_embeddings(self) -> nn.Linear: ...
+
+
+def bare(module: nn.Module) -> TransformersModel:
     """The transformers model, without the wrapper that adapters put around it."""
     wrapped: Any = module
-    return wrapped.get_base_model() if "peft" in type(module).__module__ else wrapped
+    model: TransformersModel = wrapped.get_base_model() if "peft" in type(module).__module__ else wrapped
+    return model
 
 
-def decoder(module: nn.Module) -> Any:
+def decoder(module: nn.Module) -> TransformersModel:
     """The transformer under the head, adapters included."""
     inner = bare(module)
     return inner.base_model if inner.base_model is not inner else inner.get_decoder()
 
 
-def decoder_states(module: nn.Module, **inputs: Any) -> Tensor:
+def decoder_states(module: nn.Module, **inputs: object) -> Tensor:
     """[B, T, H]: the last hidden states, from the decoder under the head."""
     states: Tensor = decoder(module)(**inputs, use_cache=False).last_hidden_state
     return states
 
 
-def text_config(module: nn.Module) -> Any:
+def text_config(module: nn.Module) -> ModelConfig:
     """The configuration of the language model, also where it is a part of a larger model's."""
-    config: Any = module.config
+    wrapped: Any = module  # adapters pass the attribute on
+    config: ModelConfig = wrapped.config
     return config.get_text_config()
 
 
 def input_embeddings(module: nn.Module) -> nn.Embedding:
     """The table of input embeddings [V, H]."""
-    inner: Any = module
+    inner: Any = module  # adapters pass the call on
     table: nn.Embedding = inner.get_input_embeddings()
     return table
 

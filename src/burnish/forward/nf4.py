@@ -12,14 +12,16 @@ and forgotten, in the forward pass and again in the backward pass. Sampler and t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from burnish.forward.accelerate import kernels
+from burnish.forward.autograd import Context
 
 BLOCK = 64  # weights that share a scale
 CODES = (  # the values of the paper's appendix E
@@ -78,10 +80,10 @@ class Nf4:
         """The weights as they are computed with. out: where to write them."""
         rows, columns = self.shape
         made = torch.empty(rows, columns, dtype=dtype, device=self.packed.device) if out is None else out
-        found = kernels() if self.packed.is_cuda else None
+        fast = kernels() if self.packed.is_cuda else None
         scales = self.scales.view(torch.float16)
-        if found is not None:
-            found.nf4_dense(self.packed, scales, made)
+        if fast is not None:
+            fast.nf4_dense(self.packed, scales, made)
             return made
         table = codes_on(self.packed.device)
         values = torch.stack([table[(self.packed >> 4).long()], table[(self.packed & 15).long()]], -1)
@@ -91,11 +93,11 @@ class Nf4:
 class Nf4Linear(nn.Linear):
     """A linear map with frozen weights in four bits. `weight` holds the packed codes, as peft expects a weight."""
 
-    def __init__(self, held: Nf4, bias: Tensor | None) -> None:
-        rows, columns = held.shape
+    def __init__(self, quantised: Nf4, bias: Tensor | None) -> None:
+        rows, columns = quantised.shape
         super().__init__(columns, rows, bias=bias is not None, device="meta")
-        self.weight = nn.Parameter(held.packed, requires_grad=False)
-        self.scales = nn.Parameter(held.scales, requires_grad=False)
+        self.weight = nn.Parameter(quantised.packed, requires_grad=False)
+        self.scales = nn.Parameter(quantised.scales, requires_grad=False)
         if bias is not None:
             self.bias = nn.Parameter(bias.detach(), requires_grad=False)
 
@@ -107,23 +109,30 @@ class Nf4Linear(nn.Linear):
         return nf4_linear(x, self.held, self.bias)
 
 
-def nf4_linear(x: Tensor, held: Nf4, bias: Tensor | None) -> Tensor:
+def nf4_linear(x: Tensor, weight: Nf4, bias: Tensor | None) -> Tensor:
     """x W^T + bias, with a gradient for x only."""
-    made: Tensor = _Linear.apply(x, held)
-    return made if bias is None else made + bias
+    product = _linear(x, weight)
+    return product if bias is None else product + bias
+
+
+class _Nf4Context(Context, Protocol):
+    held: Nf4
 
 
 class _Linear(torch.autograd.Function):
     """Dense weights live for one product; autograd would keep those of every layer."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, held: Nf4) -> Tensor:
-        ctx.held = held
-        return nn.functional.linear(x, held.dense(x.dtype))
+    def forward(ctx: _Nf4Context, x: Tensor, weight: Nf4) -> Tensor:
+        ctx.held = weight
+        return nn.functional.linear(x, weight.dense(x.dtype))
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: _Nf4Context, *grads: Tensor) -> tuple[Tensor, None]:
         return grads[0] @ ctx.held.dense(grads[0].dtype), None
+
+
+_linear: Callable[[Tensor, Nf4], Tensor] = _Linear.apply
 
 
 def quantise_linears(module: nn.Module, device: torch.device) -> int:

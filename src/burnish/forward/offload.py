@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,9 +24,9 @@ AHEAD = 8  # tensors that are copied back before they are asked for: about those
 def offloaded(module: nn.Module) -> Iterator[Offloading]:
     """Inside, a forward pass of the module leaves its activations on the host."""
     weights = {p.untyped_storage().data_ptr() for p in module.parameters()}
-    held = Offloading(weights)
-    with torch.autograd.graph.saved_tensors_hooks(held.pack, held.unpack):
-        yield held
+    offloading = Offloading(weights)
+    with torch.autograd.graph.saved_tensors_hooks(offloading.pack, offloading.unpack):
+        yield offloading
 
 
 class Saved:
@@ -40,7 +39,7 @@ class Saved:
         self.number, self.host, self.where = number, host, where
         self.device: Tensor | None = None
         self.was_read = False
-        self.ready: Any = None  # the event of its last copy
+        self.ready: torch.Event | None = None  # the event of its last copy
 
 
 class Offloading:
@@ -49,7 +48,7 @@ class Offloading:
     def __init__(self, weights: set[int]) -> None:
         self.weights = weights
         self.saved: list[Saved] = []
-        self.waiting: deque[tuple[Saved, Tensor]] = deque()
+        self.waiting: deque[tuple[torch.Event, Tensor]] = deque()
         self.bytes_waiting = 0
 
     def pack(self, x: Tensor) -> Tensor | Saved:
@@ -76,10 +75,11 @@ class Offloading:
             return one.host
         for each in due:
             self._fetch(each)
+        assert one.ready is not None
         torch.cuda.current_stream(one.where).wait_event(one.ready)
-        found, one.device = one.device, None
-        assert found is not None
-        return found
+        tensor, one.device = one.device, None
+        assert tensor is not None
+        return tensor
 
     def due(self, one: Saved) -> list[Saved]:
         """What is copied back when `one` is read: itself, and those saved before it that have not been read.
@@ -97,12 +97,12 @@ class Offloading:
         with torch.cuda.stream(stream):
             one.host.copy_(x.detach(), non_blocking=True)
             one.ready = stream.record_event()
-        self.waiting.append((one, x.detach()))
+        self.waiting.append((one.ready, x.detach()))
         self.bytes_waiting += x.numel() * x.element_size()
-        while self.waiting and (self.bytes_waiting > IN_FLIGHT or self.waiting[0][0].ready.query()):
-            done, kept = self.waiting.popleft()
-            done.ready.synchronize()
-            self.bytes_waiting -= kept.numel() * kept.element_size()
+        while self.waiting and (self.bytes_waiting > IN_FLIGHT or self.waiting[0][0].query()):
+            copied, sent = self.waiting.popleft()
+            copied.synchronize()
+            self.bytes_waiting -= sent.numel() * sent.element_size()
 
     def _fetch(self, one: Saved) -> None:
         """Start the copy back, if it is not under way."""
@@ -130,10 +130,10 @@ def _dense(x: Tensor) -> bool:
     return True
 
 
-_STREAMS: dict[torch.device, Any] = {}
+_STREAMS: dict[torch.device, torch.cuda.Stream] = {}
 
 
-def _stream(device: torch.device) -> Any:
+def _stream(device: torch.device) -> torch.cuda.Stream:
     """The stream of a device that copies between it and the host."""
     if device not in _STREAMS:
         _STREAMS[device] = torch.cuda.Stream(device)

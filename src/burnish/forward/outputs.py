@@ -74,11 +74,11 @@ def outputs(
         states, places = _packed(runner, read, asked, device, embedded, replayed, input_keys)
     else:
         states, places = _padded(runner.module, read, device, embedded)
-    found: dict[str, Tensor] = {}
+    results: dict[str, Tensor] = {}
     if want & FROM_LOGITS:
         chosen = np.concatenate(rows)[asked.flat]
         reshape = Reshape.of(drawn, rows, asked.row, asked.at)
-        found |= by_temperature(
+        results |= by_temperature(
             drawn.temperature if isinstance(drawn, Drawn) else drawn,
             lambda some, t: (
                 _at_tokens(runner, states, chosen[some], asked.some(some), places, want & FROM_LOGITS, t)
@@ -87,14 +87,14 @@ def outputs(
             ),
         )
     if "hidden" in want:
-        found["hidden"] = _lines(states, places(asked.row, asked.at - 1))
+        results["hidden"] = _lines(states, places(asked.row, asked.at - 1))
     if "value" in want:
-        found["value"] = scalar_head(runner.module, _lines(states, places(asked.row, asked.at - 1)))
+        results["value"] = scalar_head(runner.module, _lines(states, places(asked.row, asked.at - 1)))
     if want & AFTER:
         after = _lines(states, places(asked.row, asked.at))
-        found |= {"state": after} if "state" in want else {}
-        found |= {"score": scalar_head(runner.module, after)} if "score" in want else {}
-    return found
+        results |= {"state": after} if "state" in want else {}
+        results |= {"score": scalar_head(runner.module, after)} if "score" in want else {}
+    return results
 
 
 def _require_known(tokens: Sequence[Tensor | Numbers], vocabulary: int) -> None:
@@ -127,8 +127,8 @@ def _at_tokens(
         else:
             again = None
     before = _lines(states, places(row, at - 1))
-    found = _from_logits(runner, before, send(torch.from_numpy(chosen), states.device), want, temperature)
-    return found if again is None else {name: _lines(x, again) for name, x in found.items()}
+    results = _from_logits(runner, before, send(torch.from_numpy(chosen), states.device), want, temperature)
+    return results if again is None else {name: _lines(x, again) for name, x in results.items()}
 
 
 def _reshaped(
@@ -147,8 +147,8 @@ def _reshaped(
     before = _lines(states, places(asked.row[which], asked.at[which] - 1))
     ids = send(torch.from_numpy(chosen[which]), states.device)
 
-    def part(some: Tensor, ids: Tensor, its: Numbers) -> dict[str, Tensor]:
-        return drawn_outputs(reshape.apply(_logits(runner, some), its, 1 / temperature), ids, want)
+    def part(some: Tensor, ids: Tensor, numbers: Numbers) -> dict[str, Tensor]:
+        return drawn_outputs(reshape.apply(_logits(runner, some), numbers, 1 / temperature), ids, want)
 
     return _by_chunks(part, runner, want, before, ids, which)
 

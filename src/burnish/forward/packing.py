@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from burnish.forward.prefix_tree import Numbers, Tree, planted
+
+if TYPE_CHECKING:
+    from burnish.forward.cpu_attention import Plan
 
 NONE = np.empty(0, dtype=np.int64)  # where rows begin, in the pack of a CUDA graph
 JOINED_ALONE = 1 << 15  # numbers that torch joins without waking up threads
@@ -43,7 +46,7 @@ class Packed:
 
     tokens, positions  [N]
     longest            the length of the longest row
-    found, starts      says where the tokens of all rows lie, row after row; and where each row's begin among those
+    locate, starts     says where the tokens of all rows lie, row after row; and where each row's begin among those
     shared             whether any beginning is
     keys               [N] the input keys by which beginnings are shared; None: the tokens
     tree               on a CPU: the stretches, and what they go on from
@@ -53,7 +56,7 @@ class Packed:
     tokens: Tensor
     positions: Tensor
     longest: int
-    found: Callable[[], Numbers]
+    locate: Callable[[], Numbers]
     starts: Numbers
     shared: bool = False
     tree: Tree | None = None
@@ -68,18 +71,19 @@ class Packed:
     @cached_property
     def lines(self) -> Numbers:
         """Where the tokens of all rows lie: asked for when a GPU is already reading them."""
-        return self.found()
+        return self.locate()
 
     def places(self, row: Numbers, at: Numbers) -> Numbers:
         """Where tokens lie in the pack: token number at[i] of row number row[i]."""
-        return self.lines[self.starts[row] + at]
+        places: Numbers = self.lines[self.starts[row] + at]
+        return places
 
     def ends(self) -> Numbers:
         """Where the last token of each row lies."""
         return self.lines[self.starts[1:] - 1]
 
     @cached_property
-    def plans(self) -> dict[Any, Any]:
+    def plans(self) -> dict[tuple[int, int, int | None], Plan]:
         """On a CPU: how attention goes through the pack (forward/cpu_attention.py), by the model's heads and window."""
         return {}
 
@@ -133,12 +137,12 @@ def send(x: Tensor, device: torch.device) -> Tensor:
     """To the device, without making this thread wait for what the device is doing."""
     if device.type != "cuda" or x.is_cuda:
         return x
-    held = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
+    pinned = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
     if x.dtype == torch.bfloat16:
-        held.copy_(x)
+        pinned.copy_(x)
     else:  # torch would wake up threads for it, which takes longer than the copy
-        np.copyto(held.numpy(), x.numpy())
-    return held.to(device, non_blocking=True)
+        np.copyto(pinned.numpy(), x.numpy())
+    return pinned.to(device, non_blocking=True)
 
 
 @dataclass(frozen=True)
@@ -160,8 +164,8 @@ class _Stretches:
         """
         more = np.minimum(TILE, missing - np.arange(0, missing, TILE))
         alone, nobody = np.full(len(more), -1), np.zeros((len(more), 2), dtype=np.int64)
-        found = ((self.lengths, more), (self.roots, alone), (self.kids, nobody))
-        return _Stretches(*map(np.concatenate, found))
+        columns = ((self.lengths, more), (self.roots, alone), (self.kids, nobody))
+        return _Stretches(*map(np.concatenate, columns))
 
 
 def pack(
@@ -200,20 +204,20 @@ def pack(
         )
     borders = starts.tolist()
     stretches = _two_levels(asked, families, borders)
-    found = partial(_two_level_lines, stretches.lengths[: len(families)], families, borders)
+    locate = partial(_two_level_lines, stretches.lengths[: len(families)], families, borders)
     if size:
         stretches = stretches.filled(size - int(stretches.lengths.sum()))
     table = send(tile_table(stretches, lines_for(size) if size else None), device)
     shared = bool(stretches.roots.max() >= 0)
     tokens, positions = send(_laid(rows, families, stretches), device)
-    return Packed(tokens, positions, longest, found, starts, shared, table=table)
+    return Packed(tokens, positions, longest, locate, starts, shared, table=table)
 
 
 def _at_lines(rows: Sequence[Numbers], lines: Numbers, size: int) -> Tensor:
     """[size]: the numbers of all rows where their tokens lie in the pack."""
-    found = np.zeros(size, dtype=np.int64)
-    found[lines] = np.concatenate(rows)
-    return torch.from_numpy(found)
+    numbers = np.zeros(size, dtype=np.int64)
+    numbers[lines] = np.concatenate(rows)
+    return torch.from_numpy(numbers)
 
 
 def _two_levels(asked: Sequence[int] | None, families: list[list[int]], borders: list[int]) -> _Stretches:
@@ -259,10 +263,10 @@ def _laid(rows: Sequence[Numbers], families: list[list[int]], stretches: _Stretc
     tokens += [rows[i][n:] for family, n in zip(families, shared, strict=False) if len(family) > 1 for i in family]
     starts = _starts(lengths)
     first = np.where(roots >= 0, lengths[roots], 0) - starts[:-1]
-    found = np.zeros((2, starts[-1]), dtype=np.int64)
-    np.concatenate(tokens, out=found[0, : sum(map(len, tokens))])
-    np.add(np.arange(starts[-1]), np.repeat(first, lengths), out=found[1])
-    return torch.from_numpy(found)
+    laid = np.zeros((2, starts[-1]), dtype=np.int64)
+    np.concatenate(tokens, out=laid[0, : sum(map(len, tokens))])
+    np.add(np.arange(starts[-1]), np.repeat(first, lengths), out=laid[1])
+    return torch.from_numpy(laid)
 
 
 def _starts(lengths: Sequence[int] | Numbers) -> Numbers:
@@ -291,11 +295,11 @@ def tile_table(stretches: _Stretches, lines: int | None = None) -> Tensor:
     of = np.repeat(np.arange(len(lengths)), tiles)
     number = np.arange(len(of)) - _starts(tiles)[of]  # of a tile in its stretch
     at, end = starts[of] + number * TILE, starts[of + 1]
-    found = np.stack([at, np.minimum(TILE, end - at), starts[of], end, *of_roots[:, of], *stretches.kids[of].T], 1)
-    if lines is not None and len(found) > lines:
-        raise TooShort(f"{len(lengths)} stretches make {len(found)} tiles, more than {lines}")
-    table = np.zeros((lines or len(found), 8), dtype=np.int32)
-    table[: len(found)] = found
+    rows = np.stack([at, np.minimum(TILE, end - at), starts[of], end, *of_roots[:, of], *stretches.kids[of].T], 1)
+    if lines is not None and len(rows) > lines:
+        raise TooShort(f"{len(lengths)} stretches make {len(rows)} tiles, more than {lines}")
+    table = np.zeros((lines or len(rows), 8), dtype=np.int32)
+    table[: len(rows)] = rows
     return torch.from_numpy(table)
 
 
@@ -306,15 +310,16 @@ class TooShort(ValueError):
 def packed_tokens(rows: Sequence[Numbers], asked: Sequence[int] | None, families: list[list[int]]) -> int:
     """How many tokens the pack of these rows has on a GPU; on a CPU, at most."""
     repeated = sum((len(family) - 1) * asked[family[0]] for family in families) if asked else 0
-    return sum(row.shape[0] for row in rows) - repeated
+    tokens: int = sum(row.shape[0] for row in rows)
+    return tokens - repeated
 
 
 def families_of(rows: Sequence[Numbers], asked: Sequence[int] | None) -> list[list[int]]:
     """Rows, given by their input keys, by their beginnings, in order of appearance."""
     if asked is None:
         return [[i] for i in range(len(rows))]
-    found: dict[object, list[int]] = {}
+    by_beginning: dict[object, list[int]] = {}
     for i, (row, first) in enumerate(zip(rows, asked, strict=True)):
         key = row[:first].tobytes() if first else i
-        found.setdefault(key, []).append(i)
-    return list(found.values())
+        by_beginning.setdefault(key, []).append(i)
+    return list(by_beginning.values())

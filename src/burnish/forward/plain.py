@@ -32,11 +32,11 @@ def outputs(
     asked = Asked.of(masks)
     reshape = Reshape.of(drawn, [row.numpy() for row in rows], asked.row, asked.at)
     which = np.split(np.arange(sum(counts)), np.cumsum(counts)[:-1])
-    found = [
+    results = [
         _one_row(model, row, mask, want, divisor, given, reshape, numbers)
         for row, mask, divisor, given, numbers in zip(rows, masks, divisors, inputs, which, strict=True)
     ]
-    return {name: torch.cat([row[name] for row in found]) for name in found[0]}
+    return {name: torch.cat([row[name] for row in results]) for name in results[0]}
 
 
 def _one_row(
@@ -52,7 +52,7 @@ def _one_row(
     device = next(model.parameters()).device
     at = torch.from_numpy(Asked.of([mask]).at)
     inputs = {"input_ids": row.to(device)[None]} if embedded is None else {"inputs_embeds": embedded[None]}
-    found: dict[str, Tensor] = {}
+    results: dict[str, Tensor] = {}
     if want & FROM_LOGITS:
         logits = bare(model)(**inputs, use_cache=False).logits[0]
         before = wide(logits[(at - 1).to(device)])
@@ -61,11 +61,11 @@ def _one_row(
         else:
             before = reshape.apply(before, which, (1 / divisors).to(before)[:, None])
         wanted = want & FROM_LOGITS - {"logits"}
-        found |= reduce_logits(before, row[at].to(device), wanted) | {"logits": before}
+        results |= reduce_logits(before, row[at].to(device), wanted) | {"logits": before}
     if want - FROM_LOGITS:
         states = decoder(model)(**inputs, use_cache=False).last_hidden_state[0]
-        found |= {"hidden": states[(at - 1).to(device)], "state": states[at.to(device)]}
+        results |= {"hidden": states[(at - 1).to(device)], "state": states[at.to(device)]}
         if want & {"value", "score"}:
-            found |= {"value": scalar_head(model, states[(at - 1).to(device)])}
-            found |= {"score": scalar_head(model, states[at.to(device)])}
-    return {name: found[name] for name in want}
+            results |= {"value": scalar_head(model, states[(at - 1).to(device)])}
+            results |= {"score": scalar_head(model, states[at.to(device)])}
+    return {name: results[name] for name in want}

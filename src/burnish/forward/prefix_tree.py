@@ -32,14 +32,14 @@ class Tree:
     @cached_property
     def paths(self) -> list[Numbers]:
         """For each stretch, the tokens that lead to it, in order."""
-        found: list[Numbers] = []
+        leading: list[Numbers] = []
         for _, _, parent in self.stretches:
             if parent < 0:
-                found.append(np.empty(0, dtype=np.int64))
+                leading.append(np.empty(0, dtype=np.int64))
             else:
                 first, end, _ = self.stretches[parent]
-                found.append(np.concatenate([found[parent], np.arange(first, end)]))
-        return found
+                leading.append(np.concatenate([leading[parent], np.arange(first, end)]))
+        return leading
 
     @classmethod
     def alike(cls, rows: int, length: int) -> Tree:
@@ -88,7 +88,7 @@ def _branches(rows: Sequence[Numbers], family: list[int]) -> list[Branch]:
     # in this order, rows with more in common are closer to each other
     order = sorted(family, key=lambda i: rows[i].astype(">i8").tobytes())
     common = _common([rows[i] for i in order])
-    found: list[Branch] = []
+    branches: list[Branch] = []
     todo = [
         (0, len(order), 0, -1)
     ]  # rows first .. last in this order, that have `depth` tokens in common with what is behind them
@@ -96,13 +96,13 @@ def _branches(rows: Sequence[Numbers], family: list[int]) -> list[Branch]:
         first, last, depth, parent = todo.pop()
         end = min(common[first : last - 1], default=len(rows[order[first]]))
         if end > depth:
-            found.append((order[first], depth, end, parent, order[first:last]))
-            parent = len(found) - 1
+            branches.append((order[first], depth, end, parent, order[first:last]))
+            parent = len(branches) - 1
         cuts = [first, *(k + 1 for k in range(first, last - 1) if common[k] == end), last]
         for a, b in reversed(list(zip(cuts[:-1], cuts[1:], strict=True))):
             if len(rows[order[b - 1]]) > end:  # else nothing is left of it
                 todo.append((a, b, end, parent))
-    return found
+    return branches
 
 
 def _common(rows: list[Numbers]) -> list[int]:

@@ -118,12 +118,12 @@ class TransformersRunner:
 
     @torch.no_grad()
     def logits(self, states: Tensor) -> Tensor:
-        found = plain_head(self.module)
-        return logits_of(states, *found) if found is not None else head(self.module, states)
+        matrix = plain_head(self.module)
+        return logits_of(states, *matrix) if matrix is not None else head(self.module, states)
 
     def head(self) -> HeadMatrix | None:
-        found = plain_head(self.module)
-        return None if found is None else HeadMatrix(*found)
+        matrix = plain_head(self.module)
+        return None if matrix is None else HeadMatrix(*matrix)
 
     def replay(self, rows: Sequence[Numbers], firsts: list[int] | None) -> tuple[Tensor, Packed] | None:
         return None
@@ -137,6 +137,6 @@ class TransformersRunner:
 
 def runner_of(module: nn.Module) -> ModelRunner:
     """The fastest runner for a module as it is."""
-    found = kernels()
-    fast = None if found is None else found.runner(module)
+    accelerators = kernels()
+    fast = None if accelerators is None else accelerators.runner(module)
     return TransformersRunner(module) if fast is None else fast

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +29,14 @@ class AnswerCache:
         """The answer that was stored under the key."""
         if self.folder is None:
             return None
-        found = read_json(self._file(key))
-        if found is None or found.get("key") != key or not isinstance(found.get("answer"), dict):
+        stored = read_json(self._file(key))
+        if stored is None or stored.get("key") != key or not isinstance(stored.get("answer"), dict):
             return None
         with self._lock:
             self.hits += 1
-        return dict(found["answer"])
+        return dict(stored["answer"])
 
-    def put(self, key: str, answer: dict[str, Any]) -> None:
+    def put(self, key: str, answer: Mapping[str, object]) -> None:
         """Store an answer; a disk that cannot be written is not an error, as the cache only saves calls."""
         if self.folder is None:
             return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from burnish.core.call_syntax import read_call
 from burnish.core.task import Verdict
@@ -24,7 +23,7 @@ class Requirement:
     weight: float = 100.0
     check: str = ""
 
-    def stored(self) -> dict[str, Any]:
+    def stored(self) -> dict[str, str | float]:
         return {"item": self.text, "weight": self.weight, "check": self.check}
 
 
@@ -34,7 +33,7 @@ UNIVERSAL = (  # RLCF adds two requirements that hold for every request
 )
 
 
-def read_checklist(given: Any, where: str) -> list[Requirement]:
+def read_checklist(given: object, where: str) -> list[Requirement]:
     """The requirements of a row or a file: texts, lines `WEIGHT | text`, or objects with item, weight and check."""
     if isinstance(given, str):
         given = [line for line in given.splitlines() if line.strip()]
@@ -43,7 +42,7 @@ def read_checklist(given: Any, where: str) -> list[Requirement]:
     return [_requirement(one, where) for one in given]
 
 
-def _requirement(one: Any, where: str) -> Requirement:
+def _requirement(one: object, where: str) -> Requirement:
     if isinstance(one, Mapping):
         text = one.get("item") or one.get("requirement") or one.get("text")
         weight, check = one.get("weight", 100.0), str(one.get("check") or "")
@@ -68,14 +67,14 @@ def require_check(check: str, where: str) -> None:
 
 
 def passes(
-    check: str, prompts: Sequence[Any], replies: Sequence[str], rows: Sequence[Mapping[str, Any]]
+    check: str, prompts: Sequence[object], replies: Sequence[str], rows: Sequence[Mapping[str, object]]
 ) -> list[bool | None]:
     """Whether each reply passes a verifier, in the sandbox; None where the verifier failed."""
     call = read_call(check)
     assert call is not None, check
     columns = {name: [row.get(name) for row in rows] for name in sorted({key for row in rows for key in row})}
-    found = SandboxedReward(call).answers(prompts, replies, columns)
-    return [None if one is None or isinstance(one, Failed) else _correct(one) for one in found]
+    verdicts = SandboxedReward(call).answers(prompts, replies, columns)
+    return [None if one is None or isinstance(one, Failed) else _correct(one) for one in verdicts]
 
 
 def _correct(answer: float | Verdict) -> bool:

@@ -16,16 +16,16 @@ import ssl
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import urlsplit
 
 from burnish.core.messages import well_formed
 from burnish.core.scorer import ScoringStops
 from burnish.judges.limits import Budget, Rate, backoff
+from burnish.util.json_types import Json
 
 MAX_BYTES = 8 << 20  # of one answer
 PIECE = 1 << 16
@@ -53,7 +53,7 @@ class _Failed(Exception):
 class Reply:
     """What came back for one body: the decoded JSON object; or why there is none."""
 
-    found: dict[str, Any] | None
+    response: dict[str, Json] | None
     why: str = ""
 
 
@@ -102,7 +102,7 @@ class Endpoint:
         self._path = parts.path.rstrip("/") + "/chat/completions"
 
     def ask(
-        self, bodies: Sequence[dict[str, Any]], answered: Callable[[int, Reply], None] | None = None
+        self, bodies: Sequence[Mapping[str, object]], answered: Callable[[int, Reply], None] | None = None
     ) -> list[Reply]:
         """A reply for each body, asked concurrently. `answered` gets each as it comes, in a thread, for a cache.
 
@@ -140,7 +140,7 @@ class _Session:
         for connection in open_now:
             _cut(connection)
 
-    def answer(self, number: int, body: dict[str, Any]) -> Reply:
+    def answer(self, number: int, body: Mapping[str, object]) -> Reply:
         """The reply to one body."""
         if self.refused is not None:
             raise self.refused
@@ -170,7 +170,7 @@ class _Session:
                 break
         return Reply(None, f"the judge gave no answer: {why}")
 
-    def _attempt(self, body: bytes, deadline: float) -> dict[str, Any]:
+    def _attempt(self, body: bytes, deadline: float) -> dict[str, Json]:
         self.endpoint.budget.spend_call()
         headers = {"Content-Type": "application/json", "Accept": "application/json", "Connection": "close"}
         secret = os.environ.get(self.endpoint.key, "")
@@ -230,7 +230,7 @@ class _Session:
                 raise _Failed(f"the judge's answer is longer than {MAX_BYTES >> 20} MiB")
             pieces.append(piece)
 
-    def _decoded(self, response: http.client.HTTPResponse, body: bytes) -> dict[str, Any]:
+    def _decoded(self, response: http.client.HTTPResponse, body: bytes) -> dict[str, Json]:
         status = response.status
         if status in STOPS:
             raise Refused(
@@ -242,17 +242,17 @@ class _Session:
         if status != 200:
             raise _Failed(f"the judge refused the question (HTTP {status}): {self._said(body)}")
         try:
-            found = json.loads(body)
+            answer = json.loads(body)
         except ValueError:
             raise _Again("the answer is not JSON") from None
         except RecursionError:
             raise _Failed("the answer is JSON that is nested too deeply") from None
-        if not isinstance(found, dict):
+        if not isinstance(answer, dict):
             raise _Again("the answer is not a JSON object")
-        usage = found.get("usage")
+        usage = answer.get("usage")
         used = usage.get("total_tokens") if isinstance(usage, dict) else None
         self.endpoint.budget.spend_tokens(used if isinstance(used, int) and used >= 0 else len(body) // 4)
-        return found
+        return answer
 
     def _said(self, body: bytes) -> str:
         """The beginning of a server's message, without the key, which some servers repeat."""
@@ -261,29 +261,26 @@ class _Session:
         return (text.replace(secret, "***") if secret else text)[:200]
 
 
-def content_of(found: dict[str, Any]) -> str | None:
+def content_of(response: Mapping[str, Json]) -> str | None:
     """The text of the first choice; None where the object has none."""
-    message = _first_choice(found).get("message")
+    message = _first_choice(response).get("message")
     text = message.get("content") if isinstance(message, dict) else None
     return well_formed(text) if isinstance(text, str) else None
 
 
-def first_token_logprobs(found: dict[str, Any]) -> dict[str, float]:
+def first_token_logprobs(response: Mapping[str, Json]) -> dict[str, float]:
     """Token text -> log-prob, of the first token of the first choice; empty where the server gives none."""
-    logprobs = _first_choice(found).get("logprobs")
+    logprobs = _first_choice(response).get("logprobs")
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     first = content[0] if isinstance(content, list) and content and isinstance(content[0], dict) else {}
     listed = first.get("top_logprobs")
     rows = [row for row in (listed if isinstance(listed, list) else []) if isinstance(row, dict)]
-    return {
-        row["token"]: float(row["logprob"])
-        for row in rows
-        if isinstance(row.get("token"), str) and isinstance(row.get("logprob"), int | float)
-    }
+    pairs = [(row.get("token"), row.get("logprob")) for row in rows]
+    return {token: float(logp) for token, logp in pairs if isinstance(token, str) and isinstance(logp, int | float)}
 
 
-def _first_choice(found: dict[str, Any]) -> dict[str, Any]:
-    choices = found.get("choices")
+def _first_choice(response: Mapping[str, Json]) -> dict[str, Json]:
+    choices = response.get("choices")
     return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
 
 
@@ -293,8 +290,8 @@ def _cut(connection: http.client.HTTPConnection) -> None:
 
 
 def _retry_after(response: http.client.HTTPResponse) -> float:
-    said = response.getheader("Retry-After") or ""
-    return min(60.0, float(said)) if said.isascii() and said.isdigit() else 0.0
+    seconds = response.getheader("Retry-After") or ""
+    return min(60.0, float(seconds)) if seconds.isascii() and seconds.isdigit() else 0.0
 
 
 def _is_loopback(host: str) -> bool:

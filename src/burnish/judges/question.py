@@ -72,12 +72,12 @@ def fence(texts: Sequence[str], digits: int) -> str:
     whole = "\x1f".join(texts)
     attempt = 0
     while True:
-        found = hashlib.sha256(f"{attempt}\x1f{whole}".encode()).hexdigest()[: digits + attempt // 64]
-        if found not in whole.lower():
-            return found
+        code = hashlib.sha256(f"{attempt}\x1f{whole}".encode()).hexdigest()[: digits + attempt // 64]
+        if code not in whole.lower():
+            return code
         attempt += 1  # after 64 attempts the code gets longer: a text cannot hold all of them
 
 
 def neutral(text: str) -> str:
     """The text with control tokens of chat templates taken apart: a server might read them as the ends of messages."""
-    return _CONTROL.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
+    return _CONTROL.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text)

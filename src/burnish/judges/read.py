@@ -24,27 +24,27 @@ def score(text: str, low: float, high: float) -> float | None:
 
     `Score: 7/10` is 7. All digits are read: 10 is not 1 (a known defect of a published data set).
     """
-    found = list(_SCORE.finditer(text[-LONGEST:]))
-    if not found:
+    lines = list(_SCORE.finditer(text[-LONGEST:]))
+    if not lines:
         return None
-    value = float(found[-1][1])
+    value = float(lines[-1][1])
     return value if low <= value <= high else None
 
 
 def scores(text: str, count: int, low: float, high: float) -> list[float] | None:
     """The numbers of the last line `Scores: N1, N2, ...`; None where they are not `count` numbers in [low, high]."""
-    found = list(_SCORES.finditer(text[-LONGEST:]))
-    if not found:
+    lines = list(_SCORES.finditer(text[-LONGEST:]))
+    if not lines:
         return None
-    values = [float(number) for number in _NUMBER.findall(found[-1][1][:1000])]
+    values = [float(number) for number in _NUMBER.findall(lines[-1][1][:1000])]
     return values if len(values) == count and all(low <= value <= high for value in values) else None
 
 
 def brief_scores(text: str, count: int, low: float, high: float) -> list[float] | None:
     """As `scores`, or the numbers that the whole answer consists of, for models that answer with numbers alone."""
-    found = scores(text, count, low, high)
-    if found is not None:
-        return found
+    listed = scores(text, count, low, high)
+    if listed is not None:
+        return listed
     bare = text.strip()
     if not re.fullmatch(r"\d{1,3}(?:[,\s]+\d{1,3}){0,63}\.?", bare):
         return None
@@ -54,23 +54,23 @@ def brief_scores(text: str, count: int, low: float, high: float) -> list[float] 
 
 def graded(text: str) -> int | None:
     """-3 ... 3 without 0 of the last line `Verdict: N`, or of an answer that is the number alone; else None."""
-    found = list(_VERDICT.finditer(text[-LONGEST:]))
-    said = found[-1][1] if found else text.strip().rstrip(".")
-    if not re.fullmatch(r"[+-]?[1-3]", said):
+    lines = list(_VERDICT.finditer(text[-LONGEST:]))
+    verdict = lines[-1][1] if lines else text.strip().rstrip(".")
+    if not re.fullmatch(r"[+-]?[1-3]", verdict):
         return None
-    return int(said)
+    return int(verdict)
 
 
 def letter(text: str) -> str | None:
     """A or B: the last one that stands alone; None without one."""
-    found = _LETTER.findall(text[-LONGEST:])
-    return found[-1] if found else None
+    letters = _LETTER.findall(text[-LONGEST:])
+    return letters[-1] if letters else None
 
 
 def weighted_lines(text: str, high: int, most: int) -> list[tuple[int, str]]:
     """(weight, words) of lines `WEIGHT | words` with a weight of at most `high`, the first `most` of them."""
-    found = [(int(weight), words) for weight, words in _WEIGHTED.findall(text[-LONGEST:]) if int(weight) <= high]
-    return found[:most]
+    weighted = [(int(weight), words) for weight, words in _WEIGHTED.findall(text[-LONGEST:]) if int(weight) <= high]
+    return weighted[:most]
 
 
 def dashed_lines(text: str, most: int) -> list[str]:
@@ -80,5 +80,7 @@ def dashed_lines(text: str, most: int) -> list[str]:
 
 def numbered_severities(text: str, count: int, worst: int) -> list[tuple[int, int]]:
     """(place, severity) of lines `NUMBER | SEVERITY`, for numbers 1 to count; the last line of a number counts."""
-    found = {int(n) - 1: int(s) for n, s in re.findall(r"^\s*(\d{1,3})[.)]?\s*\|\s*(\d{1,2})\b", text[-LONGEST:], re.M)}
-    return [(place, found[place]) for place in range(count) if place in found and found[place] <= worst]
+    severities = {
+        int(n) - 1: int(s) for n, s in re.findall(r"^\s*(\d{1,3})[.)]?\s*\|\s*(\d{1,2})\b", text[-LONGEST:], re.M)
+    }
+    return [(place, severities[place]) for place in range(count) if place in severities and severities[place] <= worst]

@@ -116,8 +116,8 @@ def plain(text: str) -> str:
 
 def says_unequal(answer: str) -> bool | None:
     """Whether the last verdict of an answer is Not Equal; None where it has none."""
-    found = _EQUAL.findall(answer)
-    return None if not found else found[-1].lower() != "equal"
+    verdicts = _EQUAL.findall(answer)
+    return None if not verdicts else verdicts[-1].lower() != "equal"
 
 
 def fit_for_text(text: str, least: int, most: int) -> bool:

@@ -25,10 +25,10 @@ def voted(samples: Sequence[Sequence[float] | None]) -> list[float] | None:
 
 def unshuffled(values: Sequence[float], order: Sequence[int]) -> list[float]:
     """Values in the order of the replies: values[k] belongs to reply order[k]."""
-    found = [0.0] * len(values)
+    ordered = [0.0] * len(values)
     for place, reply in enumerate(order):
-        found[reply] = values[place]
-    return found
+        ordered[reply] = values[place]
+    return ordered
 
 
 def both_orders(first: float | None, second: float | None) -> float | None:
@@ -78,11 +78,11 @@ def best_is_strictly_first(given: Sequence[float], best: int) -> bool:
     return all(given[best] > score for i, score in enumerate(given) if i != best)
 
 
-def graded_agreement(said: int, label: int) -> float:
+def graded_agreement(verdict: int, label: int) -> float:
     """1 where the verdict in -3 ... 3 is the label, 1/2 where only its sign is, else 0 (Think-RM)."""
-    if said == label:
+    if verdict == label:
         return 1.0
-    return 0.5 if said * label > 0 else 0.0
+    return 0.5 if verdict * label > 0 else 0.0
 
 
 def pair_strengths(differences: Matrix) -> list[float]:
@@ -116,8 +116,8 @@ def principle_score(first: float | None, second: float | None) -> float | None:
 
 def decisive(scores: Sequence[float | None]) -> int | None:
     """The place of the score with the largest absolute value, the first of equals; None where all abstain (SALMON)."""
-    found = [(abs(score), -i) for i, score in enumerate(scores) if score is not None]
-    return -max(found)[1] if found else None
+    scored = [(abs(score), -i) for i, score in enumerate(scores) if score is not None]
+    return -max(scored)[1] if scored else None
 
 
 def margin(better: float, worse: float, largest: float) -> float:

@@ -53,11 +53,11 @@ class Micro:
 
 def tokens_of(rows: Sequence[Row]) -> list[Numbers]:
     """The tokens of each row."""
-    flat, end, found = joined([turn.tokens for row in rows for turn in row.trace.turns]), 0, []
+    flat, end, tokens = joined([turn.tokens for row in rows for turn in row.trace.turns]), 0, []
     for row in rows:
-        found.append(flat[end : end + row.length])
+        tokens.append(flat[end : end + row.length])
         end += row.length
-    return found
+    return tokens
 
 
 def masks(term: Term, group: Group) -> list[Tensor]:
@@ -75,13 +75,13 @@ def masks(term: Term, group: Group) -> list[Tensor]:
             f"{', '.join(group.traces[0].authors())}; add claim({term.name!r}, AUTHOR) to credit, or give the term "
             "on=AUTHOR"
         )
-    found = []
+    masks_of_group = []
     for trace, spans in zip(group.traces, spans_once(group.traces, term.authors), strict=True):
         mask = np.zeros(len(trace), dtype=np.bool_)  # a slice of a tensor costs ten times as much
         for start, end in spans:
             mask[start:end] = True
-        found.append(torch.from_numpy(mask))
-    return found
+        masks_of_group.append(torch.from_numpy(mask))
+    return masks_of_group
 
 
 def write_claims(groups: Iterable[Group], terms: Iterable[Term]) -> None:
@@ -117,12 +117,12 @@ Claims = dict[str, Claim]  # by the term's name
 
 def claims(groups: Sequence[Group], terms: Iterable[Term]) -> Claims:
     """What the terms train on, found and counted once for the whole batch of an update."""
-    found: Claims = {}
+    claimed_by_term: Claims = {}
     for term in terms:
         claimed = [masks(term, group) for group in groups]
         counts = iter(_counted([mask for of_group in claimed for mask in of_group]))
-        found[term.name] = Claim(claimed, [[next(counts) for _ in of_group] for of_group in claimed])
-    return found
+        claimed_by_term[term.name] = Claim(claimed, [[next(counts) for _ in of_group] for of_group in claimed])
+    return claimed_by_term
 
 
 def _counted(masks: list[Tensor]) -> list[int]:
@@ -169,11 +169,11 @@ def atoms(groups: list[Group], terms: Iterable[Term], claimed: Claims) -> Iterat
             yield from (Micro((rows[i],)) for i in wanted)
         elif group.pairs or group.lists or wanted:
             compared = [i for item in (*(group.pairs or ()), *(group.lists or ())) for i in item]
-            kept = sorted({*wanted, *compared})
-            place = {i: k for k, i in enumerate(kept)}
+            numbers = sorted({*wanted, *compared})
+            place = {i: k for k, i in enumerate(numbers)}
             pairs = tuple((place[a], place[b]) for a, b in group.pairs or ())
             lists = tuple(tuple(place[i] for i in ranking) for ranking in group.lists or ())
-            yield Micro(tuple(rows[i] for i in kept), pairs, lists)
+            yield Micro(tuple(rows[i] for i in numbers), pairs, lists)
 
 
 def join(micros: Iterable[Micro], tokens: int | None = None) -> Micro:
@@ -228,7 +228,7 @@ def _shared(before: tuple[Turn, ...], turns: tuple[Turn, ...]) -> int:
     return shared
 
 
-def micro_batches(found: Iterable[Micro], budget: int, packed: bool = True) -> list[Micro]:
+def micro_batches(units: Iterable[Micro], budget: int, packed: bool = True) -> list[Micro]:
     """Atoms joined up to `budget` tokens; the largest batch first, so that memory runs out at once or never.
 
     Atoms are placed from the longest on. One goes to the atom before it, if that is of the same group: they share a
@@ -236,7 +236,7 @@ def micro_batches(found: Iterable[Micro], budget: int, packed: bool = True) -> l
     fill what long ones leave; padded, into the last one, whose rows are about as long. An atom larger than the budget
     is a micro-batch of its own; the learner then works on it in two passes.
     """
-    atoms = [(atom.rows[0].group, max([row.length for row in atom.rows]), atom) for atom in found]
+    atoms = [(atom.rows[0].group, max([row.length for row in atom.rows]), atom) for atom in units]
     longest: dict[int, int] = {}
     for group, length, _ in atoms:
         longest[group] = max(longest.get(group, 0), length)

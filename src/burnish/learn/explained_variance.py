@@ -30,10 +30,10 @@ def note_explained(groups: list[Group], terms: Iterable[Term], step: Step) -> No
 
 def _claimed(groups: list[Group], term: Term, name: str) -> Tensor:
     """[N, k]: a stream at the tokens that a term claims."""
-    found = [torch.zeros(0, 1)]
+    values = [torch.zeros(0, 1)]
     for trace in (trace for group in groups for trace in group.traces):
         mask = trace.streams[f"claim:{term.name}"]
         if bool(mask.any()):
             some = stream(term, trace, name)[mask]
-            found.append(some.reshape(len(some), -1))
-    return torch.cat(found[1:] or found)
+            values.append(some.reshape(len(some), -1))
+    return torch.cat(values[1:] or values)

@@ -165,10 +165,10 @@ def apply_gradient(plan: Learn, step: Step) -> None:
     spoilt = 1.0 - torch.stack(list(norms.values())).isfinite().all().float()
     for name in norms:  # no model moves unless all can
         step.models[name].optimiser.step(step.clock, spoilt)
-    known = {name: float(norm) for name, norm in norms.items()}
-    if bad := [norm for norm in known.values() if not math.isfinite(norm)]:
+    norm_of = {name: float(norm) for name, norm in norms.items()}
+    if bad := [norm for norm in norm_of.values() if not math.isfinite(norm)]:
         raise NotFinite(f"the gradient's norm is {bad[0]}")
-    for name, norm in known.items():
+    for name, norm in norm_of.items():
         step.models[name].fresh = False
         step.notes.add("grad_norm" if name == step.product else f"{name}/grad_norm", norm)
 
@@ -198,10 +198,10 @@ class _Update:
     def of(cls, groups: list[Group], plan: Learn, step: Step) -> _Update:
         longest, claimed = step.settings.max_new_tokens, claims(groups, plan.terms)
         sizes = {term.name: float(term.norm.size(count(term, groups, claimed, longest))) for term in plan.terms}
-        tokens = {(name, g): sum(sizes) for name, its in claimed.items() for g, sizes in enumerate(its.sizes)}
-        found = list(atoms(groups, plan.terms, claimed))
-        mine = step.models.ranks.portion(found, [sum(row.length for row in atom.rows) for atom in found])
-        return cls(plan, step, sizes, tokens, mine)
+        tokens = {(name, g): sum(sizes) for name, claim in claimed.items() for g, sizes in enumerate(claim.sizes)}
+        units = list(atoms(groups, plan.terms, claimed))
+        own_units = step.models.ranks.portion(units, [sum(row.length for row in atom.rows) for atom in units])
+        return cls(plan, step, sizes, tokens, own_units)
 
     def terms(self, trainee: str) -> list[Term]:
         """The trainee's terms that claim anything."""
@@ -289,9 +289,9 @@ def measure(groups: list[Group], plan: Learn, step: Step) -> float:
             total += float(_total(update, micro, terms, outputs, claimed))
         return total
 
-    found = [(name, update.terms(name)) for name in plan.trainees]
+    trainees = [(name, update.terms(name)) for name in plan.trainees]
     with _notes_of_all_ranks(step):
-        own = sum(update.fitting(n, partial(attempt, n, terms), step.notes.kept()) for n, terms in found if terms)
+        own = sum(update.fitting(n, partial(attempt, n, terms), step.notes.kept()) for n, terms in trainees if terms)
     return sum(total for total, _ in ranks.gather_values(own))
 
 
@@ -322,8 +322,8 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> Tensor:
         return total.detach()
     masks = cut_masks(cut, claimed)
     with torch.no_grad():
-        held = piecewise(trainee, cut, claimed, want, at, plan.embed)
-    joined = {name: torch.cat([out[name] for out in held]).requires_grad_() for name in want}
+        pieces_of_outputs = piecewise(trainee, cut, claimed, want, at, plan.embed)
+    joined = {name: torch.cat([out[name] for out in pieces_of_outputs]).requires_grad_() for name in want}
     _note(update.step, trainee, micro, claimed, joined)
     total = _total(update, micro, terms, joined, claimed)
     total.backward()
@@ -368,8 +368,8 @@ def _total(
     everything = {**outputs, **_others(update, micro, terms, claimed)}
     all_claimed = joined(claimed)
     for term in terms:
-        mine = joined([row.masks[term.name] for row in micro.rows])
-        live = live_of(term, micro, mine, at_mask(mine[all_claimed], {n: everything[n] for n in term.live}), clock)
+        claim = joined([row.masks[term.name] for row in micro.rows])
+        live = live_of(term, micro, claim, at_mask(claim[all_claimed], {n: everything[n] for n in term.live}), clock)
         losses = term.loss(live)
         weights = unit_weights(update.group_tokens, term, micro, live).to(losses.dtype)
         assert losses.shape == weights.shape, (
@@ -387,11 +387,11 @@ def _others(update: _Update, micro: Micro, terms: list[Term], claimed: list[Tens
     for name in (name for term in terms for name in term.live if "." in name):
         model, output = name.split(".")
         wanted[model].add(output)
-    found: dict[str, Tensor] = {}
+    frozen: dict[str, Tensor] = {}
     for model, want in wanted.items():
         with torch.no_grad():
             outputs = outputs_of(
                 update.step.models[model], micro.rows, claimed, want, update.step.logp_at(update.plan.logp_temperature)
             )
-        found |= {f"{model}.{name}": out for name, out in outputs.items()}
-    return found
+        frozen |= {f"{model}.{name}": out for name, out in outputs.items()}
+    return frozen

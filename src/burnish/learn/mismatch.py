@@ -36,12 +36,12 @@ def note_mismatch(
     if "logp" not in outputs or not model.fresh:
         return
     sampled = _sampled([row.trace for row in rows], model)[joined(claimed)]
-    known = np.isfinite(sampled).astype(np.float32)
-    if not known.any():
+    comparable = np.isfinite(sampled).astype(np.float32)
+    if not comparable.any():
         return
     device = outputs["logp"].device
-    theirs, counts = (send(torch.from_numpy(x), device) for x in (np.nan_to_num(sampled), known))
-    apart, number = ((outputs["logp"].detach() - theirs).abs() * counts).sum(), float(known.sum())
+    sampler_logp, counts = (send(torch.from_numpy(x), device) for x in (np.nan_to_num(sampled), comparable))
+    apart, number = ((outputs["logp"].detach() - sampler_logp).abs() * counts).sum(), float(comparable.sum())
     rounding = ALARM[next(model.working.copy.parameters()).dtype]  # more is another distribution
     if exact and 0 < float(apart) / number < rounding:
         raise ValueError(
@@ -54,12 +54,12 @@ def note_mismatch(
 
 def _sampled(traces: Sequence[Trace], model: Model) -> npt.NDArray[np.float32]:
     """[all tokens]: the log-probs that the model's present weights gave while sampling; nan elsewhere."""
-    versions, found = [], []
+    versions, logps = [], []
     for turn in (turn for trace in traces for turn in trace.turns):
         if turn.author == model.name and turn.logp is not None and turn.versions is not None:
             versions.append(turn.versions)
-            found.append(turn.logp)
+            logps.append(turn.logp)
         else:
             versions.append(constant(-1, len(turn), torch.long))
-            found.append(constant(0.0, len(turn), torch.float32))
-    return np.where(joined(versions) == model.version, joined(found), np.float32("nan"))
+            logps.append(constant(0.0, len(turn), torch.float32))
+    return np.where(joined(versions) == model.version, joined(logps), np.float32("nan"))

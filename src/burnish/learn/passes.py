@@ -63,7 +63,7 @@ def outputs_of(
     device = model.device
     tokens = tokens_of(rows)
     embedded = [
-        embed.call(table(torch.from_numpy(its).to(device)), row.trace, table)
-        for its, row in zip(tokens, rows, strict=True)
+        embed.call(table(torch.from_numpy(ids).to(device)), row.trace, table)
+        for ids, row in zip(tokens, rows, strict=True)
     ]
     return model.outputs(tokens, masks, want, drawn, embedded)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,9 +23,7 @@ def all_but_head(parameter: str, clock: Clock) -> bool:
 
 def head_of(model: Model) -> Tensor:
     """The matrix [k, H] of a reward model's head."""
-    module: Any = bare(model.module)
-    weight: Tensor = module.score.weight
-    return weight
+    return bare(model.module).score.weight
 
 
 def set_head(model: Model, weight: Tensor) -> None:
@@ -48,9 +45,9 @@ def head_rows(rows: slice, fold: Fold | None = None) -> Move:
         if folded is not None:
             step.models.before_move()
             set_head(model, folded)
-        held = head_of(model).detach().clone()
+        weight = head_of(model).detach().clone()
         descend(batch, plan, step)
-        held[rows] = head_of(model).detach()[rows]
-        set_head(model, held)
+        weight[rows] = head_of(model).detach()[rows]
+        set_head(model, weight)
 
     return move

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -44,9 +44,10 @@ class Live:
 
     def __getattr__(self, name: str) -> Tensor:
         """live.logp is the trainee's output, live.adv is a stream."""
-        for found in (self.__dict__["outputs"], self.__dict__["streams"]):
-            if name in found:
-                return found[name]
+        tensors: Mapping[str, Tensor]
+        for tensors in (self.__dict__["outputs"], self.__dict__["streams"]):
+            if name in tensors:
+                return tensors[name]
         raise AttributeError(f"a term reads {name!r}, but declared neither an output nor a stream of that name")
 
     def per_row(self, x: Tensor) -> Tensor:

@@ -27,10 +27,10 @@ def at_mask(inside: Mask, outputs: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: out[send(places, out.device)] for name, out in outputs.items()}
 
 
-def live_of(term: Term, micro: Micro, mine: Mask, outputs: dict[str, Tensor], clock: Clock) -> Live:
-    """What the term sees of the micro-batch: everything at the tokens that it claims (mine, over all rows), flat."""
+def live_of(term: Term, micro: Micro, claimed: Mask, outputs: dict[str, Tensor], clock: Clock) -> Live:
+    """What the term sees of the micro-batch: everything at the tokens that it claims (claimed, over all rows), flat."""
     device = next(iter(outputs.values())).device
-    places = np.flatnonzero(mine)
+    places = np.flatnonzero(claimed)
 
     def flat(name: str) -> Tensor:
         return torch.from_numpy(joined([stream(term, row.trace, name) for row in micro.rows])[places])

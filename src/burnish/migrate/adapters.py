@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from burnish.migrate.draft import Draft, truth
 
 _RANK = ("lora_r", "lora_rank", "actor_rollout_ref.model.lora_rank", "model.lora_rank", "peft.r", "lora")
@@ -127,7 +125,7 @@ def _dropout(draft: Draft) -> None:
 
 
 def _targets(draft: Draft, key: str) -> None:
-    value: Any = draft.flat[key]
+    value: object = draft.flat[key]
     if value in ("all", "all-linear", ["all-linear"], ["all"]):
         draft.carry(key, "lora_targets", "all-linear")
         return

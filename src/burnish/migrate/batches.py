@@ -16,12 +16,12 @@ _ACTOR = "actor_rollout_ref.actor."
 def whole_number(value: Any, key: str, least: int = 1) -> int:
     """A number of the file that others are computed from; ValueError for what is none."""
     try:
-        found = int(value)
+        number = int(value)
     except (TypeError, ValueError, OverflowError):
-        found = least - 1
-    if found < least or isinstance(value, bool):
+        number = least - 1
+    if number < least or isinstance(value, bool):
         raise ValueError(f"{key} is {shown(value)}; it must be a whole number of at least {least}")
-    return found
+    return number
 
 
 def batches(draft: Draft, default: int) -> None:

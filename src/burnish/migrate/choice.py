@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from burnish.methods.table import METHODS
 from burnish.migrate.draft import Draft, Unread, truth
 
@@ -64,21 +62,21 @@ _LOSS_MODES = {
 }
 
 
-def choose(draft: Draft, asked: str | None) -> str:
+def choose(draft: Draft, wanted: str | None) -> str:
     """The name of our method; ValueError where none is like theirs."""
-    if asked is None:
+    if wanted is None:
         return _chosen(draft)
     options, lines = dict(draft.options), dict(draft.lines)
     try:
-        same = _chosen(draft) == asked
+        same = _chosen(draft) == wanted
     except ValueError:  # theirs is no method of ours
         same = False
     if not same:
         draft.options, draft.lines = options, lines
         of_axolotl = ("reward_model", "process_reward_model") if draft.library == "Axolotl" else ()
         for key in (*_SAY, *of_axolotl, "loss_type", "pref_loss", "dpo_loss_type"):
-            draft.changed(draft.named(key), f"method {asked}, by --method")
-    return asked
+            draft.changed(draft.named(key), f"method {wanted}, by --method")
+    return wanted
 
 
 def _chosen(draft: Draft) -> str:
@@ -131,7 +129,7 @@ def _word(draft: Draft) -> str:
     return "sft"
 
 
-def _listed(value: Any) -> list[str]:
+def _listed(value: object) -> list[str]:
     return (
         [str(one).lower() for one in value]
         if isinstance(value, list | tuple)

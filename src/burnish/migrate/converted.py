@@ -13,19 +13,19 @@ from burnish.store.sinks import SINKS
 from burnish.util.failures import said, shown
 
 
-def converted(ours: str, value: Any, key: str, draft: Draft) -> tuple[Any, str]:
+def converted(ours: str, value: object, key: str, draft: Draft) -> tuple[object, str]:
     """The value of their option `key` for our option `ours`, and how it differs ("" where it does not).
 
     Raises Skip where it has no counterpart, Same where nothing has to be set, Differs where burnish chooses by itself.
     """
     try:
-        found = _CONVERT.get(ours, _plain)(value, key, draft)
-        return found if isinstance(found, tuple) else (found, "")
+        result = _CONVERT.get(ours, _plain)(value, key, draft)
+        return result if isinstance(result, tuple) else (result, "")
     except (TypeError, AttributeError, LookupError, ArithmeticError) as error:
         raise ValueError(f"{key} is {shown(value)}, which cannot be translated ({said(error)}); correct it") from None
 
 
-def _plain(value: Any, key: str, draft: Draft) -> Any:
+def _plain(value: object, key: str, draft: Draft) -> object:
     if isinstance(value, list | dict | tuple):
         raise Skip("a list is not expected here; give one value")
     if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
@@ -33,20 +33,20 @@ def _plain(value: Any, key: str, draft: Draft) -> Any:
     return value
 
 
-def _steps(value: Any, key: str, draft: Draft) -> Any:
+def _steps(value: object, key: str, draft: Draft) -> object:
     if whole_number(value, key, -1) <= 0:
         raise Same("not set")
     return value
 
 
-def _epochs(value: Any, key: str, draft: Draft) -> Any:
+def _epochs(value: object, key: str, draft: Draft) -> object:
     steps = draft.value("max_steps", "trainer.total_training_steps", default=0) or 0
     if whole_number(steps, "the number of steps", -1) > 0:
         raise Same("the number of steps overrides it")
     return _plain(value, key, draft)
 
 
-def _schedule(value: Any, key: str, draft: Draft) -> Any:
+def _schedule(value: object, key: str, draft: Draft) -> object:
     changed = {
         "cosine_with_restarts": ("cosine", "without restarts; theirs has one cycle by default"),
         "polynomial": ("linear", "to 0; theirs has the power 1 by default"),
@@ -54,13 +54,13 @@ def _schedule(value: Any, key: str, draft: Draft) -> Any:
     }
     same = {"constant_with_warmup": "constant", "cosine_with_min_lr": "cosine", "schedulertype.cosine": "cosine"}
     name = same.get(str(value).lower(), str(value).lower())
-    found = changed.get(name, (name, ""))
-    if found is None or found[0] not in ("constant", "linear", "cosine"):
+    schedule = changed.get(name, (name, ""))
+    if schedule is None or schedule[0] not in ("constant", "linear", "cosine"):
         raise Skip("the schedules are constant, linear and cosine")
-    return found
+    return schedule
 
 
-def _warmup(value: Any, key: str, draft: Draft) -> Any:
+def _warmup(value: Any, key: str, draft: Draft) -> object:
     steps = draft.named("warmup_steps")
     if "ratio" in key and steps is not None and float(draft.flat[steps]) > 0:
         raise Same("warmup_steps overrides it")
@@ -69,19 +69,19 @@ def _warmup(value: Any, key: str, draft: Draft) -> Any:
     return float(value)
 
 
-def _lowest(value: Any, key: str, draft: Draft) -> Any:
+def _lowest(value: object, key: str, draft: Draft) -> object:
     if "cosine" not in str(draft.value("lr_scheduler_type", "lr_scheduler", default="cosine")) and "kwargs" in key:
         raise Skip("the schedule has no lowest rate")
     return value
 
 
-def _every(value: Any, key: str, draft: Draft) -> Any:
+def _every(value: object, key: str, draft: Draft) -> object:
     if isinstance(value, float) and 0 < value < 1:
         raise Skip("give a number of steps, not a share of them")
     return max(0, whole_number(value, key, -1))
 
 
-def _optimiser(value: Any, key: str, draft: Draft) -> Any:
+def _optimiser(value: object, key: str, draft: Draft) -> object:
     name = str(value).lower().rpartition(".")[2]
     if name in ("adamw", "adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_anyprecision", "adamw_apex_fused"):
         return "adamw"
@@ -94,28 +94,28 @@ def _optimiser(value: Any, key: str, draft: Draft) -> Any:
     raise Skip("the optimiser is AdamW: adamw, adamw16bit or adamw8bit")
 
 
-def _log(value: Any, key: str, draft: Draft) -> Any:
+def _log(value: object, key: str, draft: Draft) -> object:
     if isinstance(value, bool):
         value = "wandb" if value else "none"
     named = [value] if isinstance(value, str) else list(value) if isinstance(value, list) else []
-    known = [name for name in named if name in SINKS]
-    if not known:
+    sinks = [name for name in named if name in SINKS]
+    if not sinks:
         if set(named) <= {"none", "all", "console"}:
             raise Same("the run store has every metric")
         raise Skip(f"the trackers are {', '.join(SINKS)}")
-    for name in known:
+    for name in sinks:
         if find_spec(name) is None:
             raise Skip(f"it is not installed: pip install 'burnish[{name}]', then add log: {name}")
-    return ",".join(known)
+    return ",".join(sinks)
 
 
-def _vllm(value: Any, key: str, draft: Draft) -> Any:
+def _vllm(value: object, key: str, draft: Draft) -> object:
     if not value or str(value).lower() in ("false", "hf"):
         raise Same("off: burnish samples with its own engine")
     raise Skip("burnish samples with its own engine; engine: vllm uses vLLM, where it is installed")
 
 
-def _dtype(value: Any, key: str, draft: Draft) -> Any:
+def _dtype(value: object, key: str, draft: Draft) -> object:
     """The saved model's number format. bf16: true is about the computation, which a GPU does in bf16 anyway."""
     names = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "half": "float16"}
     name = names.get(str(value), str(value))
@@ -130,7 +130,7 @@ def _dtype(value: Any, key: str, draft: Draft) -> Any:
     return name, "of the saved model; training keeps fp32 master weights (master_weights: bfloat16 does not)"
 
 
-def _reward(value: Any, key: str, draft: Draft) -> Any:
+def _reward(value: object, key: str, draft: Draft) -> object:
     """One function or several, with their weights; verl's is a path and a name."""
     if key.endswith("custom_reward_function.path"):
         name = draft.value(key.removesuffix("path") + "name", default="compute_score")
@@ -139,17 +139,17 @@ def _reward(value: Any, key: str, draft: Draft) -> Any:
     named = value if isinstance(value, list) else [value]
     weights_key = draft.named("reward_weights")
     weights = draft.flat[weights_key] if weights_key else [1.0] * len(named)
-    found = []
+    rewards = []
     refused = []
     for name, weight in zip(named, weights, strict=False):
         try:
-            found.append(f"{_function(str(name), draft)}*{weight:g}".removesuffix("*1"))
+            rewards.append(f"{_function(str(name), draft)}*{weight:g}".removesuffix("*1"))
         except Skip as skip:
             refused.append(f"{name}: {skip}")
-    if not found:
+    if not rewards:
         raise Skip(refused[0].partition(": ")[2])
     draft.same(weights_key, "reward: weights")
-    return ",".join(found), "; ".join(refused)
+    return ",".join(rewards), "; ".join(refused)
 
 
 def _function(name: str, draft: Draft) -> str:
@@ -167,7 +167,7 @@ def _function(name: str, draft: Draft) -> str:
     return f"{file}:{function}"
 
 
-def _template(value: Any, key: str, draft: Draft) -> Any:
+def _template(value: object, key: str, draft: Draft) -> object:
     if str(value) in ("chatml", "plain", "none") or os.path.isfile(str(value)):
         return value
     if str(value) in ("tokenizer_default", "default", "empty"):
@@ -175,66 +175,66 @@ def _template(value: Any, key: str, draft: Draft) -> Any:
     raise Skip("the model's own chat template is used; chat_template takes a file with a Jinja template")
 
 
-def _critic_lr(value: Any, key: str, draft: Draft) -> Any:
+def _critic_lr(value: Any, key: str, draft: Draft) -> object:
     rate = draft.value("actor_rollout_ref.actor.optim.lr", "learning_rate", default=1e-6)
     return float(f"{float(value) / float(rate):.6g}"), "a factor of the policy's learning rate"
 
 
-def _on(value: Any, key: str, draft: Draft) -> Any:
+def _on(value: object, key: str, draft: Draft) -> object:
     if str(value).lower() in ("false", "none", "off", ""):
         raise Same("off, here too")
     return "offload" if "offload" in key else "recompute"
 
 
-def _thinking(value: Any, key: str, draft: Draft) -> Any:
+def _thinking(value: object, key: str, draft: Draft) -> object:
     return f"enable_thinking={str(value).lower()}"
 
 
-def _critic(value: Any, key: str, draft: Draft) -> Any:
+def _critic(value: object, key: str, draft: Draft) -> object:
     if value == draft.value("actor_rollout_ref.model.path"):
         raise Same("the critic starts from the policy's model")
     raise Skip("the critic starts from the policy's model; critic takes a model with a head of one output")
 
 
-def _merge(value: Any, key: str, draft: Draft) -> Any:
+def _merge(value: object, key: str, draft: Draft) -> object:
     if "4bit" in str(value):
         raise Skip("merged weights are saved in 16 or 32 bits: merge")
     return truth(value) or "merged" in str(value)
 
 
-def _best(value: Any, key: str, draft: Draft) -> Any:
+def _best(value: object, key: str, draft: Draft) -> object:
     if not truth(value):
         raise Same("off, here too")
     return "best"
 
 
-def _cpu(value: Any, key: str, draft: Draft) -> Any:
+def _cpu(value: object, key: str, draft: Draft) -> object:
     if not truth(value):
         raise Same("off, here too")
     return "cpu"
 
 
-def _always(why: str) -> Callable[[Any, str, Draft], Any]:
-    def call(value: Any, key: str, draft: Draft) -> Any:
+def _always(why: str) -> Callable[[object, str, Draft], object]:
+    def call(value: object, key: str, draft: Draft) -> object:
         raise Same(why)
 
     return call
 
 
-def _chosen(how: str) -> Callable[[Any, str, Draft], Any]:
-    def call(value: Any, key: str, draft: Draft) -> Any:
+def _chosen(how: str) -> Callable[[object, str, Draft], object]:
+    def call(value: object, key: str, draft: Draft) -> object:
         raise Differs(how)
 
     return call
 
 
-def _needs_resume(value: Any, key: str, draft: Draft) -> Any:
+def _needs_resume(value: object, key: str, draft: Draft) -> object:
     if not value or str(value).lower() in ("false", "none", "null"):
         raise Same("off, here too")
     raise Skip("burnish train --resume RUN resumes a run")
 
 
-_CONVERT: dict[str, Callable[[Any, str, Draft], Any]] = {
+_CONVERT: dict[str, Callable[[object, str, Draft], object]] = {
     "steps": _steps,
     "epochs": _epochs,
     "lr_schedule": _schedule,

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
-from burnish.migrate.draft import CARRIED, CHANGED, LEFT, Draft, Line, Unread
+from burnish.migrate.draft import CARRIED, CHANGED, LEFT, Draft, Kind, Line, Unread
 from burnish.migrate.evaluated import Data
 
 _COLUMNS = {  # LLaMA-Factory's dataset_info.json -> ours
@@ -84,8 +83,8 @@ def tasks(draft: Draft) -> None:
     if shares:
         pieces = [one.partition(",") for one in sources]
         sources = [f"{name}*{share:g}{comma}{rest}" for (name, comma, rest), share in zip(pieces, shares, strict=True)]
-    held = _heldout(draft)
-    draft.options["task"] = ",".join(source + held for source in sources)
+    heldout = _heldout(draft)
+    draft.options["task"] = ",".join(source + heldout for source in sources)
     draft.same(key, "task" + ("" if shares else _joined(len(sources))))
 
 
@@ -99,9 +98,9 @@ def _keys(draft: Draft) -> list[str]:
     ):
         if draft.named(key):
             column = str(draft.flat[key])
-            known = column in _KNOWN[ours]
-            options += [] if known else [f"{ours}={column}"]
-            draft.same(key, "found by its name" if known else f"task: {ours}={column}")
+            usual = column in _KNOWN[ours]
+            options += [] if usual else [f"{ours}={column}"]
+            draft.same(key, "found by its name" if usual else f"task: {ours}={column}")
     draft.same(draft.named("data.multiturn.enable"), "conversations are known by their column")
     return options
 
@@ -185,18 +184,18 @@ def _listed(draft: Draft, name: str) -> str:
     return ",".join([file, *options])
 
 
-def _line(name: str, value: Any, why: str, kind: str = LEFT) -> Line:
+def _line(name: str, value: object, why: str, kind: Kind = LEFT) -> Line:
     return Line(name, value, kind, why)
 
 
 # ------------------------------------------------------------------------------------------------------------- Axolotl
 
 
-def _of_mapping(draft: Draft, entry: Mapping[str, Any], number: int) -> str:
+def _of_mapping(draft: Draft, entry: Mapping[str, object], number: int) -> str:
     """One entry of Axolotl's `datasets`, each of whose fields gets a line."""
     prefix = f"datasets[{number}]."
 
-    def line(field: str, kind: str, text: str) -> None:
+    def line(field: str, kind: Kind, text: str) -> None:
         draft.lines[prefix + field] = _line(prefix + field, entry[field], text, kind)
 
     path = os.path.expandvars(os.path.expanduser(str(entry.get("path", ""))))
@@ -242,7 +241,7 @@ def _of_mapping(draft: Draft, entry: Mapping[str, Any], number: int) -> str:
     return ",".join([path, *dict.fromkeys(options)]) + _heldout(draft)
 
 
-def _kind(kind: str) -> tuple[str, str]:
+def _kind(kind: str) -> tuple[Kind, str]:
     """What becomes of a prompt strategy."""
     if kind.startswith(("chat_template", "sharegpt", "chatml", "llama3", "completion", "user_defined")):
         return CARRIED, "rows are known by their columns (docs/data.md)"
@@ -251,7 +250,7 @@ def _kind(kind: str) -> tuple[str, str]:
     return CHANGED, "rows are known by their columns (docs/data.md), whatever the prompt strategy"
 
 
-def _columns(entry: Mapping[str, Any], line_to: Any) -> list[str]:
+def _columns(entry: Mapping[str, object], line_to: Callable[[str, Kind, str], None]) -> list[str]:
     options = []
     for theirs, ours in _FIELDS.items():
         column = entry.get(theirs)
@@ -265,7 +264,7 @@ def _columns(entry: Mapping[str, Any], line_to: Any) -> list[str]:
     return options
 
 
-def _others(entry: Mapping[str, Any], line: Any) -> None:
+def _others(entry: Mapping[str, object], line: Callable[[str, Kind, str], None]) -> None:
     """Fields of an entry that are about messages, masks and shards."""
     for key, value in entry.items():
         if key in _AXOLOTL_READ or (key in _FIELDS and isinstance(value, str)):
@@ -288,7 +287,7 @@ def _others(entry: Mapping[str, Any], line: Any) -> None:
             line(key, LEFT, "burnish has no such option of a dataset")
 
 
-def _role(key: str, value: Any) -> tuple[str, str]:
+def _role(key: str, value: object) -> tuple[Kind, str]:
     if key == "roles":
         return CHANGED, "the usual names of roles are known: user and human, assistant and gpt, system"
     if key == "roles_to_train":

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from burnish.config.words import normalised
 
 Flat = dict[str, Any]
-CARRIED, CHANGED, LEFT = "carried", "carried differently", "not carried"
+Kind = Literal["carried", "carried differently", "not carried"]
+CARRIED: Kind = "carried"
+CHANGED: Kind = "carried differently"
+LEFT: Kind = "not carried"
 
 
 class Skip(Exception):
@@ -39,8 +43,8 @@ class Line:
     """What became of one field: carried, carried differently or not carried; and how, or why."""
 
     name: str
-    value: Any
-    kind: str
+    value: object
+    kind: Kind
     text: str
 
 
@@ -90,15 +94,15 @@ class Draft:
                     return key
         return None
 
-    def value(self, *names: str, default: Any = None) -> Any:
+    def value(self, *names: str, default: object = None) -> Any:
         key = self.named(*names)
         return default if key is None else self.flat[key]
 
-    def said(self, name: str, kind: str, text: str) -> None:
+    def said(self, name: str, kind: Kind, text: str) -> None:
         if name in self.flat and name not in self.lines:
             self.lines[name] = Line(name, self.flat[name], kind, text)
 
-    def carry(self, name: str | None, ours: str, value: Any, how: str = "") -> None:
+    def carry(self, name: str | None, ours: str, value: object, how: str = "") -> None:
         """Set our option; `how` where it is not the same thing under another name."""
         self.options[ours] = value
         if name is not None:
@@ -117,7 +121,7 @@ class Draft:
             self.said(name, LEFT, why)
 
 
-def flattened(given: Any, prefix: str = "") -> Flat:
+def flattened(given: Mapping[str, object], prefix: str = "") -> Flat:
     """Nested mappings as dotted names: {"data": {"seed": 1}} is {"data.seed": 1}."""
     flat: Flat = {}
     for key, value in given.items():
@@ -126,6 +130,6 @@ def flattened(given: Any, prefix: str = "") -> Flat:
     return flat
 
 
-def truth(value: Any) -> bool:
+def truth(value: object) -> bool:
     """A switch, as YAML, a shell or Hydra write it."""
     return value is True or str(value).strip().lower() in ("true", "1", "yes", "on")

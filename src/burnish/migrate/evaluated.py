@@ -15,7 +15,7 @@ from burnish.migrate.draft import Unread
 
 LARGEST = 2**63
 LONGEST = 100_000  # characters of a text
-_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
+_OPERATORS: dict[type, Callable[[Any, Any], object]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -23,7 +23,7 @@ _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
-_COMPARED: dict[type, Callable[[Any, Any], Any]] = {
+_COMPARED: dict[type, Callable[[Any, Any], object]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -33,7 +33,7 @@ _COMPARED: dict[type, Callable[[Any, Any], Any]] = {
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
 }
-_BUILTINS: dict[str, Callable[..., Any]] = {
+_BUILTINS: dict[str, Callable[..., object]] = {
     "int": int,
     "float": float,
     "str": str,
@@ -51,12 +51,12 @@ _BF16 = ("is_bfloat16_supported", "is_bf16_supported", "is_available", "is_torch
 class Data:
     """Rows that a script loads: sources with options, and what was done to them."""
 
-    sources: tuple[tuple[str, dict[str, Any]], ...]
+    sources: tuple[tuple[str, dict[str, object]], ...]
     done: tuple[tuple[str, str], ...] = ()  # (what the script calls, what becomes of it here)
     weights: tuple[float, ...] = ()
     system: str | None = None
 
-    def optioned(self, **options: Any) -> Data:
+    def optioned(self, **options: object) -> Data:
         return replace(self, sources=tuple((name, {**before, **options}) for name, before in self.sources))
 
     def after(self, call: str, text: str) -> Data:
@@ -74,34 +74,34 @@ class Function:
 class Scope:
     """Variables while statements are followed, and the functions that the script defines."""
 
-    names: dict[str, Any] = field(default_factory=dict)
+    names: dict[str, object] = field(default_factory=dict)
     functions: dict[str, ast.FunctionDef | ast.ClassDef] = field(default_factory=dict)
     depth: int = 0
 
 
-Call = Callable[[ast.Call, Scope], Any]
+Call = Callable[[ast.Call, Scope], object]
 
 
-def value_of(node: ast.expr, scope: Scope, call: Call) -> Any:
+def value_of(node: ast.expr, scope: Scope, call: Call) -> object:
     """The value of an expression; `call` gives that of calls."""
     unread = Unread(" ".join(ast.unparse(node).split())[:200])
     try:
-        found = _value(node, scope, call)
+        value = _value(node, scope, call)
     except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError):
         return unread
-    if isinstance(found, int | float) and not isinstance(found, bool) and abs(found) > LARGEST:
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) > LARGEST:
         return unread
-    if isinstance(found, str | list | tuple) and len(found) > LONGEST:
+    if isinstance(value, str | list | tuple) and len(value) > LONGEST:
         return unread
-    return unread if isinstance(found, Unread) and not found.text else found
+    return unread if isinstance(value, Unread) and not value.text else value
 
 
-def _value(node: ast.expr, scope: Scope, call: Call) -> Any:
+def _value(node: ast.expr, scope: Scope, call: Call) -> object:
     def of(inner: ast.expr) -> Any:
-        found = value_of(inner, scope, call)
-        if isinstance(found, Unread):
+        value = value_of(inner, scope, call)
+        if isinstance(value, Unread):
             raise ValueError("unread")
-        return found
+        return value
 
     match node:
         case ast.Constant():
@@ -138,8 +138,8 @@ def _value(node: ast.expr, scope: Scope, call: Call) -> Any:
         case ast.JoinedStr():
             return "".join(_formatted(part, of) for part in node.values)
         case ast.Subscript():
-            held, key = of(node.value), of(node.slice)
-            return held.optioned(split=key) if isinstance(held, Data) else held[key]
+            container, key = of(node.value), of(node.slice)
+            return container.optioned(split=key) if isinstance(container, Data) else container[key]
         case ast.Attribute():
             return _attribute(node)
         case ast.Call():
@@ -147,7 +147,7 @@ def _value(node: ast.expr, scope: Scope, call: Call) -> Any:
     return Unread("")
 
 
-def _formatted(part: ast.expr, of: Callable[[ast.expr], Any]) -> str:
+def _formatted(part: ast.expr, of: Callable[[ast.expr], object]) -> str:
     if isinstance(part, ast.FormattedValue):
         if part.format_spec is not None:
             raise ValueError("a format")
@@ -155,14 +155,14 @@ def _formatted(part: ast.expr, of: Callable[[ast.expr], Any]) -> str:
     return str(of(part))
 
 
-def _attribute(node: ast.Attribute) -> Any:
+def _attribute(node: ast.Attribute) -> object:
     """torch.bfloat16 is the text bfloat16; other attributes are not known."""
     if isinstance(node.value, ast.Name) and node.value.id == "torch":
         return node.attr
     return Unread("")
 
 
-def _call(node: ast.Call, scope: Scope, call: Call, of: Callable[[ast.expr], Any]) -> Any:
+def _call(node: ast.Call, scope: Scope, call: Call, of: Callable[[ast.expr], object]) -> object:
     name = ast.unparse(node.func)
     last = name.rpartition(".")[2]
     if last in _BF16:

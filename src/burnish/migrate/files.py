@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 from burnish.migrate.draft import Given, Unread, flattened
 from burnish.migrate.script import read_script
@@ -39,21 +38,21 @@ def _cells(path: Path) -> str:
     texts: list[str] = []
     for cell in cells:
         if isinstance(cell, dict) and cell.get("cell_type") == "code":
-            source: Any = cell.get("source", "")
+            source: object = cell.get("source", "")
             text = "".join(map(str, source)) if isinstance(source, list) else str(source)
             if not text.lstrip().startswith("%%"):
                 texts.append(re.sub(r"^(\s*)[!%].*$", r"\1pass", text, flags=re.MULTILINE))
     return "\n".join(texts)
 
 
-def _resolved(flat: dict[str, Any]) -> dict[str, Any]:
+def _resolved(flat: dict[str, object]) -> dict[str, object]:
     """Hydra's references ${a.b.c} put in; those that name no field of the file are not known."""
 
-    def one(value: Any) -> Any:
-        found = _REFERENCE.fullmatch(value.strip()) if isinstance(value, str) else None
-        if found:
-            inner = flat.get(found[1])
-            return Unread(value) if inner is None or (isinstance(inner, str) and "${" in inner) else inner
+    def one(value: object) -> object:
+        reference = _REFERENCE.fullmatch(value.strip()) if isinstance(value, str) else None
+        if reference:
+            inner = flat.get(reference[1])
+            return Unread(str(value)) if inner is None or (isinstance(inner, str) and "${" in inner) else inner
         return Unread(value) if isinstance(value, str) and value.startswith("${oc.") else value
 
     return {key: one(value) for key, value in flat.items()}

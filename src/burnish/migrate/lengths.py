@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from burnish.migrate.batches import whole_number
 from burnish.migrate.draft import Draft, truth
 
@@ -104,7 +102,7 @@ def masks(draft: Draft) -> None:
 
 def _everything(draft: Draft) -> tuple[str, str]:
     """train_on, and what to say of it where no field says it."""
-    on: Any = draft.value
+    on = draft.value
     if draft.library in ("LLaMA-Factory", "Axolotl"):
         for key in ("train_on_inputs", "train_on_prompt"):
             if draft.named(key):

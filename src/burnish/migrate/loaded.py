@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
-from burnish.migrate.evaluated import Data, Scope, Unread
+from burnish.migrate.draft import Unread
+from burnish.migrate.evaluated import Data, Scope
 
 _KINDS = ("json", "csv", "parquet", "text")
 _HARMLESS = {
@@ -22,7 +22,7 @@ _HARMLESS = {
 }
 
 
-def loaded(name: str, arguments: list[Any], keywords: dict[str, Any]) -> Data:
+def loaded(name: str, arguments: list[object], keywords: dict[str, object]) -> Data:
     """load_dataset("owner/name", "config", split="train[:100]"), or of files."""
     words = dict(zip(("path", "name"), arguments, strict=False)) | keywords
     path = words.get("path", "")
@@ -32,13 +32,14 @@ def loaded(name: str, arguments: list[Any], keywords: dict[str, Any]) -> Data:
     names = [path]
     if files is not None and (path in _KINDS or not path):
         names = list(files) if isinstance(files, list) else [files]
-    options: dict[str, Any] = {}
+    options: dict[str, object] = {}
     if isinstance(words.get("name"), str):
         options["config"] = words["name"]
     if isinstance(words.get("revision"), str):
         options["revision"] = words["revision"]
     data = Data(tuple((str(one), dict(options)) for one in names))
-    return of_split(data, words["split"]) if isinstance(words.get("split"), str) else data
+    split = words.get("split")
+    return of_split(data, split) if isinstance(split, str) else data
 
 
 def of_split(data: Data, split: str) -> Data:
@@ -50,7 +51,7 @@ def of_split(data: Data, split: str) -> Data:
     return data
 
 
-def joined(name: str, several: Any, keywords: dict[str, Any]) -> Data:
+def joined(name: str, several: object, keywords: dict[str, object]) -> Data:
     """concatenate_datasets([a, b]) and interleave_datasets([a, b], probabilities=[...])."""
     parts = [one for one in several if isinstance(one, Data)] if isinstance(several, list) else []
     if not parts:
@@ -66,7 +67,7 @@ def joined(name: str, several: Any, keywords: dict[str, Any]) -> Data:
     return Data(sources, done, weights if len(sources) == len(weights) else (), system)
 
 
-def transformed(data: Data, name: str, node: ast.Call, value: Callable[[ast.expr], Any], scope: Scope) -> Any:
+def transformed(data: Data, name: str, node: ast.Call, value: Callable[[ast.expr], object], scope: Scope) -> object:
     """What a method of a dataset gives."""
     keywords = {word.arg: value(word.value) for word in node.keywords if word.arg}
     arguments = [value(one) for one in node.args]
@@ -88,7 +89,7 @@ def transformed(data: Data, name: str, node: ast.Call, value: Callable[[ast.expr
     return Unread("")
 
 
-def _mapped(data: Data, node: ast.Call, text: str, value: Callable[[ast.expr], Any], scope: Scope) -> Data:
+def _mapped(data: Data, node: ast.Call, text: str, value: Callable[[ast.expr], object], scope: Scope) -> Data:
     """map(f): what f does to a row is not carried, but a system message that it writes is."""
     function: ast.AST | None = node.args[0] if node.args else None
     if isinstance(function, ast.Name) and function.id in scope.functions:
@@ -96,12 +97,12 @@ def _mapped(data: Data, node: ast.Call, text: str, value: Callable[[ast.expr], A
     system = _system(function, value) if function is not None else None
     why = "rows are read by their columns and rendered by the chat template (docs/data.md)"
     if system is not None:
-        found = data.after(text, f"~system_prompt, from the message that it writes; else {why}")
-        return replace(found, system=system)
+        mapped = data.after(text, f"~system_prompt, from the message that it writes; else {why}")
+        return replace(mapped, system=system)
     return data.after(text, f"-{why}; what the function changes beyond that must be written into the data")
 
 
-def _system(function: ast.AST, value: Callable[[ast.expr], Any]) -> str | None:
+def _system(function: ast.AST, value: Callable[[ast.expr], object]) -> str | None:
     """The text of {"role": "system", "content": text} in a function."""
     for node in ast.walk(function):
         if isinstance(node, ast.Dict):
@@ -110,7 +111,7 @@ def _system(function: ast.AST, value: Callable[[ast.expr], Any]) -> str | None:
             }
             role, content = pairs.get("role"), pairs.get("content")
             if isinstance(role, ast.Constant) and role.value == "system" and content is not None:
-                found = value(content)
-                if isinstance(found, str) and not re.fullmatch(r"\s*", found):
-                    return found
+                text = value(content)
+                if isinstance(text, str) and not re.fullmatch(r"\s*", text):
+                    return text
     return None

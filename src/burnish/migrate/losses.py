@@ -253,5 +253,5 @@ def _number(value: Any) -> float:
         raise ValueError(f"a coefficient of the loss is {value!r}, which is no number; correct it") from None
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     return f"{_number(value):g}"

@@ -48,12 +48,12 @@ def file_text(sources: dict[str, str], path: str) -> str:
 
 def _statements(body: list[ast.stmt]) -> list[ast.stmt]:
     """Statements of the module, those inside `if` and `try` too."""
-    found: list[ast.stmt] = []
+    statements_below: list[ast.stmt] = []
     for node in body:
-        found.append(node)
+        statements_below.append(node)
         for inner in ("body", "orelse") if isinstance(node, ast.If | ast.Try | ast.With) else ():
-            found += _statements(getattr(node, inner, []))
-    return found
+            statements_below += _statements(getattr(node, inner, []))
+    return statements_below
 
 
 def _defines(node: ast.stmt) -> list[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
-from typing import Any
 
 from burnish.migrate.draft import CARRIED, CHANGED, LEFT, Given, Line, Unread
 from burnish.migrate.evaluated import Data, Function, Scope, value_of
@@ -74,20 +73,20 @@ class _Reader:
         self.given = Given()
         self.data: Data | None = None  # of a trainer, else the first that is loaded
         self.trained = False
-        self.rewards: list[Any] = []
+        self.rewards: list[object] = []
         self.vision = ""  # the call that loads a vision-language model
 
     # --------------------------------------------------------------------------------------------------- statements
 
-    def follow(self, statements: list[ast.stmt], scope: Scope) -> Any:
+    def follow(self, statements: list[ast.stmt], scope: Scope) -> object:
         """Follow statements; the value of the first `return`."""
         for statement in statements:
-            found = self._statement(statement, scope)
-            if isinstance(statement, ast.Return) or found is not None:
-                return found
+            value = self._statement(statement, scope)
+            if isinstance(statement, ast.Return) or value is not None:
+                return value
         return None
 
-    def _statement(self, node: ast.stmt, scope: Scope) -> Any:
+    def _statement(self, node: ast.stmt, scope: Scope) -> object:
         match node:
             case ast.FunctionDef() | ast.ClassDef():
                 scope.functions[node.name] = node
@@ -109,15 +108,15 @@ class _Reader:
                 main = ast.unparse(node.test).replace('"', "'") == "__name__ == '__main__'"
                 branches = [node.body, node.orelse] if isinstance(test, Unread) and not main else []
                 for body in branches or [node.body if main or test else node.orelse]:
-                    if (found := self.follow(body, scope)) is not None:
-                        return found
+                    if (returned := self.follow(body, scope)) is not None:
+                        return returned
             case ast.For(body=body) | ast.While(body=body) | ast.With(body=body):
                 return self.follow(body, scope)
             case ast.Try():
                 return self.follow([*node.body, *node.orelse, *node.finalbody], scope)
         return None
 
-    def _assign(self, target: ast.expr, value: Any, scope: Scope) -> None:
+    def _assign(self, target: ast.expr, value: object, scope: Scope) -> None:
         if isinstance(target, ast.Name):
             scope.names[target.id] = value
         elif isinstance(target, ast.Tuple | ast.List):
@@ -127,17 +126,17 @@ class _Reader:
         elif isinstance(target, ast.Attribute) and isinstance(scope.names.get(ast.unparse(target.value)), _Config):
             self._options({target.attr: value})  # training_args.output_dir = ...
 
-    def value(self, node: ast.expr, scope: Scope) -> Any:
+    def value(self, node: ast.expr, scope: Scope) -> object:
         return value_of(node, scope, self._call)
 
     # -------------------------------------------------------------------------------------------------------- calls
 
-    def _call(self, node: ast.Call, scope: Scope) -> Any:
+    def _call(self, node: ast.Call, scope: Scope) -> object:
         name = ast.unparse(node.func).rpartition(".")[2]
         whole = ast.unparse(node.func)
-        held = self.value(node.func.value, scope) if isinstance(node.func, ast.Attribute) else None
-        if isinstance(held, Data):
-            return transformed(held, name, node, lambda one: self.value(one, scope), scope)
+        owner = self.value(node.func.value, scope) if isinstance(node.func, ast.Attribute) else None
+        if isinstance(owner, Data):
+            return transformed(owner, name, node, lambda one: self.value(one, scope), scope)
         keywords = {word.arg: self.value(word.value, scope) for word in node.keywords if word.arg}
         arguments = [self.value(one, scope) for one in node.args]
         if any(word in whole for word in _VISION):
@@ -153,7 +152,7 @@ class _Reader:
         self._gathered(name, whole, arguments, keywords, node)
         return _Config() if name.endswith("Config") or name in _ARGUMENTS else Unread("")
 
-    def _own(self, function: Any, arguments: list[Any], keywords: dict[str, Any], scope: Scope) -> Any:
+    def _own(self, function: object, arguments: list[object], keywords: dict[str, object], scope: Scope) -> object:
         """A call of one of the script's own functions."""
         if scope.depth >= _DEPTH or not isinstance(function, ast.FunctionDef):
             return Unread("")
@@ -161,15 +160,17 @@ class _Reader:
         defaults = dict(zip(reversed(names), reversed(function.args.defaults), strict=False))
         inner = dict(scope.names) | {name: self.value(one, scope) for name, one in defaults.items()}
         inner |= dict(zip(names, arguments, strict=False)) | {k: v for k, v in keywords.items() if k in names}
-        found = self.follow(function.body, Scope(inner, dict(scope.functions), scope.depth + 1))
-        return Unread("") if found is None else found
+        value = self.follow(function.body, Scope(inner, dict(scope.functions), scope.depth + 1))
+        return Unread("") if value is None else value
 
     def _loaded(self, data: Data, replaces: bool = False) -> Data:
         if self.data is None or (replaces and not self.trained):
             self.data = data
         return data
 
-    def _gathered(self, name: str, whole: str, arguments: list[Any], keywords: dict[str, Any], node: ast.Call) -> None:
+    def _gathered(
+        self, name: str, whole: str, arguments: list[object], keywords: dict[str, object], node: ast.Call
+    ) -> None:
         """The options of a call, if it holds any."""
         if name == "from_pretrained" and "Tokenizer" not in whole and "Processor" not in whole:
             self._options({**_first("model_name", arguments), **keywords})
@@ -188,21 +189,22 @@ class _Reader:
         elif name == "push_to_hub" and whole != "api.push_to_hub":
             self._options({"push_to_hub": True})
 
-    def _configured(self, name: str, keywords: dict[str, Any]) -> None:
+    def _configured(self, name: str, keywords: dict[str, object]) -> None:
         self._options(keywords)
         if name not in _OTHER_CONFIGS | _ARGUMENTS:
             self.given.method = name.removesuffix("Config").removesuffix("Script").lower()
 
-    def _trainer(self, name: str, arguments: list[Any], keywords: dict[str, Any]) -> None:
+    def _trainer(self, name: str, arguments: list[object], keywords: dict[str, object]) -> None:
         self.given.method = self.given.method or name.removeprefix("Unsloth").removesuffix("Trainer").lower() or "sft"
         keywords = {**_first("model", arguments), **keywords}
-        if isinstance(keywords.get("train_dataset"), Data):
-            self.data, self.trained = keywords["train_dataset"], True
+        dataset = keywords.get("train_dataset")
+        if isinstance(dataset, Data):
+            self.data, self.trained = dataset, True
         elif "train_dataset" in keywords:
             self.given.lines.append(Line("train_dataset", str(keywords["train_dataset"]), LEFT, _MADE))
         if "reward_funcs" in keywords:
-            found = keywords.pop("reward_funcs")
-            self.rewards = found if isinstance(found, list) else [found]
+            functions = keywords.pop("reward_funcs")
+            self.rewards = functions if isinstance(functions, list) else [functions]
         for key, value in keywords.items():
             text = "" if value is None else str(value.text if isinstance(value, Unread) else value)
             if key in ("args", "train_dataset") or (key == "model" and not isinstance(value, str)):
@@ -215,14 +217,14 @@ class _Reader:
             else:
                 self._options({"model_name" if key == "model" else key: value})
 
-    def _options(self, found: dict[str, Any]) -> None:
-        prefix = found.get("adapter_call", "")
-        found = {key: value for key, value in found.items() if key != "adapter_call" and not isinstance(value, _Config)}
+    def _options(self, options: dict[str, object]) -> None:
+        prefix = str(options.get("adapter_call", ""))
+        options = {k: v for k, v in options.items() if k != "adapter_call" and not isinstance(v, _Config)}
         names = {"r": "lora_r", "alpha": "lora_alpha", "dropout": "lora_dropout", "bias": "lora_bias"}
         if prefix:
             names |= {"task_type": "lora_task_type", "random_state": "lora_random_state"}
-            found[prefix] = True
-        self.given.flat |= {names.get(key, key) if prefix else key: value for key, value in found.items()}
+            options[prefix] = True
+        self.given.flat |= {names.get(key, key) if prefix else key: value for key, value in options.items()}
 
     # ------------------------------------------------------------------------------------------------------- the end
 
@@ -267,5 +269,5 @@ class _Config:
     """The value of GRPOConfig(...): its options are gathered."""
 
 
-def _first(name: str, arguments: list[Any]) -> dict[str, Any]:
+def _first(name: str, arguments: list[object]) -> dict[str, object]:
     return {name: arguments[0]} if arguments and isinstance(arguments[0], str) else {}

@@ -11,7 +11,6 @@ import ast
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 from burnish.config.words import normalised
 from burnish.migrate.draft import Given, Unread, flattened
@@ -40,9 +39,9 @@ def read_shell(text: str, path: Path) -> Given:
         while words and _ASSIGNED.fullmatch(words[0]):  # CUDA_VISIBLE_DEVICES=0,1 python ...
             name, _, value = words.pop(0).partition("=")
             variables[name] = value
-        found = _training(words, path, variables)
-        if found is not None:
-            return found
+        options = _training(words, path, variables)
+        if options is not None:
+            return options
     raise ValueError(
         f"{path} starts no training that burnish import knows: python -m verl.trainer.main_ppo, trl sft, "
         "accelerate launch dpo.py, llamafactory-cli train"
@@ -57,7 +56,7 @@ def _commands(text: str, variables: dict[str, str]) -> list[str]:
         joined = " ".join(re.sub(r"(?:^|\s)#[^\n]*", "", items).split())
         variables[name] = f"{variables[name]} {joined}" if more and name in variables else joined
     text = _ARRAY.sub("\n", text)
-    found: list[str] = []
+    commands: list[str] = []
     waiting = ""
     for line in text.splitlines():
         waiting = f"{waiting}\n{line}" if waiting else line
@@ -65,9 +64,9 @@ def _commands(text: str, variables: dict[str, str]) -> list[str]:
             shlex.split(waiting, comments=True)
         except ValueError:
             continue  # a quote goes on in the next line
-        found += [waiting.strip()] if waiting.strip() else []
+        commands += [waiting.strip()] if waiting.strip() else []
         waiting = ""
-    return found
+    return commands
 
 
 def _has_more(value: str) -> bool:
@@ -89,24 +88,24 @@ def _bare(value: str) -> str:
 def _expanded(text: str, variables: dict[str, str]) -> str:
     """Variables and arithmetic put in; what the script does not set stays as it is."""
 
-    def put(found: re.Match[str]) -> str:
-        arithmetic, braced, plain = found.groups()
+    def put(match: re.Match[str]) -> str:
+        arithmetic, braced, plain = match.groups()
         if arithmetic is not None:
             names = re.sub(r"\$\{?(\w+)\}?", r"\1", arithmetic)
             numbers = {key: int(value) for key, value in variables.items() if re.fullmatch(r"-?\d{1,18}", value)}
             try:
                 tree = ast.parse(names.replace("/", "//").strip(), mode="eval").body
             except (SyntaxError, ValueError, RecursionError):
-                return found[0]
+                return match[0]
             value = value_of(tree, Scope(dict(numbers)), lambda call, scope: Unread(""))
-            return found[0] if isinstance(value, Unread) else str(value)
+            return match[0] if isinstance(value, Unread) else str(value)
         if plain is not None:
-            return variables.get(plain, found[0])
+            return variables.get(plain, match[0])
         name, _, rest = re.sub(r"\[@\]|\[\*\]", "", braced).partition(":")
         default = rest[1:] if rest[:1] in ("-", "=") else None
         name, dash, fallback = name.partition("-") if default is None else (name, "", "")
         default = fallback if dash else default
-        return variables.get(name, found[0] if default is None else default)
+        return variables.get(name, match[0] if default is None else default)
 
     text = re.sub(r'"(\$\{\w+\[[@*]\]\})"', r"\1", text)  # the items of an array are words of their own
     for _ in range(_ROUNDS):
@@ -174,7 +173,7 @@ def _devices(words: list[str], variables: dict[str, str]) -> int | None:
 
 def _given(words: list[str], path: Path, library: str) -> Given:
     """Flags (--name value, --name=value, --switch), overrides (name=value) and configuration files among words."""
-    flat: dict[str, Any] = {}
+    flat: dict[str, object] = {}
     i = 0
     while i < len(words):
         word = words[i]
@@ -204,30 +203,30 @@ def _is_redirect(word: str) -> bool:
     return word in ("|", ">", ">>", "&", "2>&1") or word.startswith((">", "2>"))
 
 
-def _file(path: Path) -> dict[str, Any]:
-    found = read_yaml(path)
-    if not isinstance(found, dict):
+def _file(path: Path) -> dict[str, object]:
+    content = read_yaml(path)
+    if not isinstance(content, dict):
         raise ValueError(f"{path} holds no options `name: value`; give a YAML or JSON file")
-    return flattened(found)
+    return flattened(content)
 
 
-def _read(values: list[str]) -> Any:
+def _read(values: list[str]) -> object:
     """The value of a flag: nothing is a switch that is on, several are a list."""
     if not values:
         return True
-    found = [_one(value) for value in values]
-    return found[0] if len(found) == 1 else found
+    read = [_one(value) for value in values]
+    return read[0] if len(read) == 1 else read
 
 
-def _one(text: str) -> Any:
+def _one(text: str) -> object:
     if _VARIABLE.search(text) and not re.search(r"[$]\{?(HOME|USER|PWD)\b|/", text):
         return Unread(text)
     if re.search(r"[:#]\s|^[%@&*!|>]", text):
         return text
     try:
-        found = parse_yaml(text)
+        value = parse_yaml(text)
     except ValueError:
         return text
-    if isinstance(found, str) and re.fullmatch(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+", found):
-        return float(found)
-    return text if found is None and text not in ("null", "None", "none", "~") else None if text == "None" else found
+    if isinstance(value, str) and re.fullmatch(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+", value):
+        return float(value)
+    return text if value is None and text not in ("null", "None", "none", "~") else None if text == "None" else value

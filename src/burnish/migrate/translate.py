@@ -16,8 +16,8 @@ from typing import Any
 
 from burnish.config.options import Options, configure, method_fields
 from burnish.config.words import find, table
+from burnish.methods.table import Entry, load_all
 from burnish.methods.table import find as find_method
-from burnish.methods.table import load_all
 from burnish.migrate.adapters import adapters
 from burnish.migrate.batches import batches
 from burnish.migrate.choice import choose
@@ -32,6 +32,7 @@ from burnish.migrate.draft import (
     Draft,
     Flat,
     Given,
+    Kind,
     Line,
     Same,
     Skip,
@@ -68,12 +69,12 @@ class Translation:
     lines: list[Line] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def of(self, kind: str) -> list[Line]:
+    def of(self, kind: Kind) -> list[Line]:
         return [line for line in self.lines if line.kind == kind]
 
 
 def translate(
-    given: Mapping[str, Any] | Given,
+    given: Mapping[str, object] | Given,
     method: str | None = None,
     folder: Path | None = None,
     rewards_file: str | None = None,
@@ -199,11 +200,11 @@ def _one(draft: Draft, key: str) -> None:
             draft.leave(key, f"{draft.method} has no option {word.ours[0]!r}")
             return
     try:
-        found, how = converted(ours, value, key, draft)
-        if ours in draft.options and draft.options[ours] != found and ours not in ("chat_template",):
+        translated, how = converted(ours, value, key, draft)
+        if ours in draft.options and draft.options[ours] != translated and ours not in ("chat_template",):
             draft.changed(key, f"{ours} is {draft.options[ours]}, from another field")
             return
-        draft.carry(key, ours, found, how)
+        draft.carry(key, ours, translated, how)
     except Same as same:
         draft.same(key, str(same))
     except Differs as differs:
@@ -217,7 +218,7 @@ _EVALUATED = {"temperature": "eval_temperature", "n": "eval_k"}
 _HARMLESS = ("token_budget", "packed", "kv_gib")
 
 
-def _of_another(draft: Draft, key: str, value: Any) -> tuple[str, str] | None:
+def _of_another(draft: Draft, key: str, value: object) -> tuple[Kind, str] | None:
     """verl's fields of the critic, the reference, the reward model and the evaluation: they do not set the policy's."""
     prefix = next((one for one in _OTHERS if key.startswith(one)), None)
     if draft.library != "verl" or prefix is None or key in table():
@@ -236,7 +237,7 @@ def _of_another(draft: Draft, key: str, value: Any) -> tuple[str, str] | None:
     return LEFT, "it is that of the policy here, or burnish has no such option"
 
 
-def _special(draft: Draft, key: str, value: Any) -> tuple[str, str] | None:
+def _special(draft: Draft, key: str, value: Any) -> tuple[Kind, str] | None:
     """Fields whose meaning depends on their value alone; None for any other."""
     last = key.rpartition(".")[2]
     if last in ("top_p", "top_k", "min_p", "repetition_penalty", "do_sample"):
@@ -296,7 +297,7 @@ def _checked(draft: Draft) -> None:
                 draft.notes.append(f"{key} {value} is left out: {error}")
 
 
-def _needed(entry: Any, key: str) -> Flat:
+def _needed(entry: Entry, key: str) -> Flat:
     """Values for the arguments without a default, so that one option can be checked alone."""
     return {name: "tiny" for name, p in method_fields(entry).items() if p.default is p.empty and name != key}
 

@@ -13,12 +13,12 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from burnish.core.messages import Message, as_messages, text_of
+from burnish.core.tokenizer import Tokenizer
 from burnish.core.types import Task
 from burnish.models.control import Control, backend
 from burnish.models.detokenizer import Detokenizer
@@ -45,7 +45,7 @@ class Chat:
     (models/scored_end.py)
     """
 
-    def __init__(self, tokenizer: Any, *, assumed: bool = False) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, assumed: bool = False) -> None:
         self.tokenizer, self.assumed = tokenizer, assumed
         self.vocabulary: int | None = None
         self.texts: TextCache | None = None
@@ -90,21 +90,24 @@ class Chat:
     @cached_property
     def closing(self) -> Tensor:
         """The tokens that end a reply: what the template writes up to its end-of-turn token; else eos."""
-        if not self._end:
-            return torch.tensor([self.tokenizer.eos_token_id])
-        return self._encode(self._end)
+        return self._encode(self._end) if self._end else torch.tensor([self._eos])
+
+    @property
+    def _eos(self) -> int:
+        assert (number := self.tokenizer.eos_token_id) is not None, "load_chat refuses a tokenizer without one"
+        return number
 
     @cached_property
     def stops(self) -> tuple[int, ...]:
         """The token ids that end a reply: eos, the token with which the template closes an assistant's message, and
         those that the model's own generation settings list."""
-        return tuple(dict.fromkeys((int(self.tokenizer.eos_token_id), int(self.closing[-1]), *self.ends)))
+        return tuple(dict.fromkeys((self._eos, int(self.closing[-1]), *self.ends)))
 
     def prompt(self, task: Task) -> Tensor:
         """A task's prompt, up to where the reply begins."""
         return self._once(self.prompt_identity(task), lambda: self._prompt(task))
 
-    def prompt_identity(self, task: Task) -> tuple[Any, ...]:
+    def prompt_identity(self, task: Task) -> tuple[object, ...]:
         """What the tokens of a task's prompt depend on: the key of the cache."""
         return "prompt", task.prompt, task.given.get("tools")
 
@@ -117,11 +120,11 @@ class Chat:
         """A demonstration's reply, closed as the template closes it."""
         return self._once(("reply", text), lambda: self._reply(text))
 
-    def samples_once(self, what: tuple[Any, ...], encode: Callable[[], Samples]) -> Samples:
+    def samples_once(self, what: tuple[object, ...], encode: Callable[[], Samples]) -> Samples:
         """What `encode` makes of these values, from the cache where it has been encoded before."""
         return encode() if self.texts is None else self.texts.samples(text_key(*what), encode)
 
-    def _once(self, what: tuple[Any, ...], encode: Callable[[], Tensor]) -> Tensor:
+    def _once(self, what: tuple[object, ...], encode: Callable[[], Tensor]) -> Tensor:
         return encode() if self.texts is None else self.texts.tokens(text_key(*what), encode)
 
     def _prompt(self, task: Task) -> Tensor:
@@ -151,19 +154,19 @@ class Chat:
         """Words of a method's own, as the model would write them: a control token that they spell is one."""
         return self._encode(text)
 
-    def observation(self, said: str | Sequence[Message]) -> Tensor:
+    def observation(self, observed: str | Sequence[Message]) -> Tensor:
         """What the environment says after a reply (text of a user, or messages), up to where the next reply begins.
 
         The reply before it ended with its stop token, so this starts with whatever the template puts after that token.
         """
-        if not isinstance(said, str):
-            return self._observation(list(said))
-        found = self._said.get(said)
-        if found is None:
+        if not isinstance(observed, str):
+            return self._observation(list(observed))
+        tokens = self._said.get(observed)
+        if tokens is None:
             if len(self._said) >= OBSERVATIONS:
                 self._said.clear()
-            found = self._said[said] = self._observation([{"role": "user", "content": said}])
-        return found
+            tokens = self._said[observed] = self._observation([{"role": "user", "content": observed}])
+        return tokens
 
     def _observation(self, messages: list[Message]) -> Tensor:
         if not self.templated:
@@ -177,8 +180,8 @@ class Chat:
     @cached_property
     def turn_end(self) -> tuple[str, str]:
         """What the template writes after a reply, with its end-of-turn token, and that token; empty without one."""
-        found = self.control.spelled.search(self._end) if self._end else None
-        return self._end, found[0] if found else ""
+        match = self.control.spelled.search(self._end) if self._end else None
+        return self._end, match[0] if match else ""
 
     @cached_property
     def after_last(self) -> str:
@@ -194,7 +197,7 @@ class Chat:
         """The tokens that a part of a rendered conversation has after `lead`. marked: see models/control.py."""
         return self._following(lead, text, marked)
 
-    def prepared(self, messages: Sequence[Message], tools: Any = None) -> tuple[list[Message], Any, bool]:
+    def prepared(self, messages: Sequence[Message], tools: object = None) -> tuple[list[Message], object, bool]:
         """Messages and tools as the template takes them, and whether control tokens are marked (models/control.py)."""
         for message in messages:
             _check_role(message)
@@ -212,12 +215,12 @@ class Chat:
     def action(self, tokens: Tensor) -> str:
         """What a reply says to an environment: its text, with the special tokens that mark tool calls spelled out."""
         marks = self._call_marks
-        found, since = "", 0
+        text, since = "", 0
         for at, token in enumerate(tokens.tolist() if marks else ()):
             if token in marks:
-                found += self.text(tokens[since:at]) + marks[token]
+                text += self.text(tokens[since:at]) + marks[token]
                 since = at + 1
-        return found + self.text(tokens[since:])
+        return text + self.text(tokens[since:])
 
     @cached_property
     def _call_marks(self) -> dict[int, str]:
@@ -245,7 +248,7 @@ class Chat:
         text = self.tokenizer.chat_template
         if isinstance(text, Mapping):  # several, by name
             text = text.get("default") or next(iter(text.values()))
-        return Template(text, {name: str(token) for name, token in named.items() if isinstance(token, str)})
+        return Template(text or "", {name: str(token) for name, token in named.items() if isinstance(token, str)})
 
     @cached_property
     def _tool_template(self) -> Template | None:
@@ -259,8 +262,8 @@ class Chat:
     def _around(self) -> Around:
         whole = self.template.render([*_ASKED, {"role": "user", "content": _NEXT}], generation=False)
         last = self.template.render(_ASKED, generation=False)
-        before, found, after = whole.partition(_MARK)
-        if not found or _NEXT not in after or _MARK not in last:
+        before, mark, after = whole.partition(_MARK)
+        if not mark or _NEXT not in after or _MARK not in last:
             raise ValueError(
                 "the chat template drops or changes the text of messages, which hides where a reply ends; "
                 "use another with --chat-template"
@@ -279,10 +282,10 @@ class Chat:
             return ""
         around = self._around
         shared = os.path.commonprefix([around.after, around.last])
-        found = self.control.spelled.search(around.after)
-        if found is None or (found.end() > len(shared) and found[0] in around.before):
+        match = self.control.spelled.search(around.after)
+        if match is None or (match.end() > len(shared) and match[0] in around.before):
             return ""
-        return around.after[: found.end()]
+        return around.after[: match.end()]
 
     @cached_property
     def _lead(self) -> str:
@@ -294,8 +297,8 @@ class Chat:
         if not self.templated or self._numbers("\na")[-len(alone) :] == alone:
             return ""
         prompt = self.template.render([{"role": "user", "content": "?"}], generation=True)
-        found = list(self.control.spelled.finditer(prompt))
-        return prompt[found[-1].start() :] if found else ""
+        marks = list(self.control.spelled.finditer(prompt))
+        return prompt[marks[-1].start() :] if marks else ""
 
     @cached_property
     def control(self) -> Control:
@@ -309,14 +312,14 @@ class Chat:
 
     # ------------------------------------------------------------------------------------------------------ encoding
 
-    def _conversation(self, messages: Sequence[Message], after_reply: bool = False, tools: Any = None) -> Tensor:
+    def _conversation(self, messages: Sequence[Message], after_reply: bool = False, tools: object = None) -> Tensor:
         """A conversation up to where the next reply begins. after_reply: from the end of the reply _MARK on."""
         text, marked = self._render(messages, tools)
         if not after_reply:
             return self.ids(self.control.encode_marked(text)) if marked else self._encode(text)
         return self._following(self._end, text.partition(_MARK)[2].removeprefix(self._end), marked)
 
-    def _render(self, messages: Sequence[Message], tools: Any) -> tuple[str, bool]:
+    def _render(self, messages: Sequence[Message], tools: object) -> tuple[str, bool]:
         """A conversation as text, and whether control tokens are marked in it."""
         messages, tools, marked = self.prepared(messages, tools)
         tooled = tools or any(message["role"] == "tool" or message.get("tool_calls") for message in messages)
@@ -338,7 +341,7 @@ class Chat:
     def _after(self, lead: str, text: str) -> Tensor:
         """A text in the tokens that it has after `lead`, which the template wrote."""
         spelled = self.control.in_text(text)
-        return self._following(lead, self.control.marked(text) if spelled else text, spelled)
+        return self._following(lead, str(self.control.marked(text)) if spelled else text, spelled)
 
     def _following(self, lead: str, text: str, marked: bool) -> Tensor:
         """The tokens of lead + text after those of lead; those of text alone where a token spans the two."""
@@ -389,7 +392,7 @@ def _refuse_tool_calls(messages: Sequence[Message]) -> None:
         )
 
 
-def _check_role(message: Mapping[str, Any]) -> None:
+def _check_role(message: Mapping[str, object]) -> None:
     role = message.get("role")
     if not isinstance(role, str) or not role.replace("_", "").replace("-", "").isalnum():
         raise ValueError(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from burnish.core.tokenizer import Tokenizer
 from burnish.models.chat import Chat
 from burnish.models.template import NONE, PLAIN, Style, plain_template
 
 
-def styled_chat(tokenizer: Any, style: Style, where: str) -> Chat:
+def styled_chat(tokenizer: Tokenizer, style: Style, where: str) -> Chat:
     """A tokenizer with the template, system prompt and options of a style. where: its directory, for messages."""
     own = getattr(tokenizer, "chat_template", None)
     if isinstance(own, Mapping):  # several, by name
@@ -42,15 +43,16 @@ def styled_chat(tokenizer: Any, style: Style, where: str) -> Chat:
     return chat
 
 
-def use_template(tokenizer: Any, template: str | None) -> None:
+def use_template(tokenizer: Tokenizer, template: str | None) -> None:
     """Give a tokenizer another chat template."""
     if hasattr(tokenizer, "use_template"):
         tokenizer.use_template(template)
     else:
-        tokenizer.chat_template = template
+        plain: Any = tokenizer
+        plain.chat_template = template
 
 
-def _begins_with_bos(tokenizer: Any) -> bool:
+def _begins_with_bos(tokenizer: Tokenizer) -> bool:
     """Whether the tokenizer begins every text with its bos token."""
     named = getattr(tokenizer, "named", {})
     if not (getattr(tokenizer, "bos_token", None) or named.get("bos_token")):

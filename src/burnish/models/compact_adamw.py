@@ -16,7 +16,7 @@ The dice are thrown by step and tensor, so that a resumed run throws the same on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 import torch
@@ -56,7 +56,7 @@ class CompactAdamW(Optimizer):
 
     def __init__(
         self,
-        params: Any,
+        params: Iterable[Tensor] | Iterable[dict[str, Any]],
         moments: Moments,
         weights: Weights,
         betas: tuple[float, float] = (0.9, 0.999),

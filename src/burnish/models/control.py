@@ -16,12 +16,18 @@ import re
 import secrets
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from burnish.core.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Backend
 
 
-def backend(tokenizer: Any) -> Any:
+def backend(tokenizer: Tokenizer) -> Backend | None:
     """The tokenizers library's own object behind a tokenizer; None where there is none."""
-    return getattr(tokenizer, "inner", None) or getattr(tokenizer, "backend_tokenizer", None)
+    inner: Backend | None = getattr(tokenizer, "inner", None) or getattr(tokenizer, "backend_tokenizer", None)
+    return inner
 
 
 class Control:
@@ -31,10 +37,11 @@ class Control:
     skeleton: a conversation as the template renders it
     """
 
-    def __init__(self, tokenizer: Any, skeleton: str) -> None:
+    def __init__(self, tokenizer: Tokenizer, skeleton: str) -> None:
         self.tokenizer, self.inner = tokenizer, backend(tokenizer)
         special = set(tokenizer.all_special_ids)
-        added = (self.inner or tokenizer).get_added_tokens_decoder() if self.inner else tokenizer.added_tokens_decoder
+        plain: Any = tokenizer
+        added = plain.added_tokens_decoder if self.inner is None else self.inner.get_added_tokens_decoder()
         self.ids = {
             token.content: number
             for number, token in added.items()
@@ -49,8 +56,8 @@ class Control:
         self.seam = f"mark{secret}s"  # stands for nothing
         self.beginnings = {token[:size] for token in self.ids for size in range(1, len(token))}
         self.longest = max(map(len, self.ids), default=0)
-        named = self.inner is not None and self.inner.normalizer is not None
-        self.normalizer = self.inner.normalizer if named and any(t.normalized for t in added.values()) else None
+        normalizer = None if self.inner is None else self.inner.normalizer
+        self.normalizer = normalizer if any(token.normalized for token in added.values()) else None
 
     def in_text(self, text: str) -> bool:
         """Whether the tokenizer would find a control token in a text."""
@@ -65,7 +72,7 @@ class Control:
         end = text.rstrip()[-self.longest :]
         return any(end[at:] in self.beginnings for at in range(len(end)))
 
-    def inside(self, value: Any) -> bool:
+    def inside(self, value: object) -> bool:
         """Whether one is spelled, or begins at the end, in a text, or in any text of lists and mappings."""
         if isinstance(value, str):
             return self.in_text(value) or self.begun(value)
@@ -73,11 +80,11 @@ class Control:
             return any(map(self.inside, (*value, *value.values())))
         return isinstance(value, list | tuple) and any(map(self.inside, value))
 
-    def marked_messages(self, messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def marked_messages(self, messages: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
         """Messages with marks in all texts; roles, which are words, and the messages' own keys stay."""
         return [{key: one if key == "role" else self.marked(one) for key, one in m.items()} for m in messages]
 
-    def marked(self, value: Any) -> Any:
+    def marked(self, value: object) -> object:
         """The same value with marks in place of the control tokens that are spelled in its texts and keys, and seams
         where one begins at the end.
         """
@@ -85,7 +92,7 @@ class Control:
             if self.begun(value):
                 end = len(value.rstrip())
                 value = value[:end] + self.seam + value[end:]
-            return self.spelled.sub(lambda found: f"mark{self.secret}n{self.tokens.index(found[0])}e", value)
+            return self.spelled.sub(lambda match: f"mark{self.secret}n{self.tokens.index(match[0])}e", value)
         if isinstance(value, Mapping):
             return {self.marked(key): self.marked(one) for key, one in value.items()}
         return [self.marked(one) for one in value] if isinstance(value, list | tuple) else value
@@ -93,7 +100,7 @@ class Control:
     def encode_marked(self, rendered: str) -> list[int]:
         """Text in which marks stand for spelled control tokens, and all that are spelled are the template's."""
         self._check(self.tokens[int(n)] for n in set(self.mark.findall(rendered)))
-        named = self.spelled.sub(lambda found: self.names[found[0]], rendered).replace(self.seam, "")
+        named = self.spelled.sub(lambda match: self.names[match[0]], rendered).replace(self.seam, "")
         written = len(self.spelled.findall(rendered))
         if self.secret in self.mark.sub("", self.spelled.sub("", rendered.replace(self.seam, ""))).lower():
             raise ValueError(
@@ -101,7 +108,7 @@ class Control:
                 "cannot be kept "
                 "as plain text; remove it from the message"
             )
-        ids = self._encode(self.mark.sub(lambda found: self.tokens[int(found[1])], named))
+        ids = self._encode(self.mark.sub(lambda match: self.tokens[int(match[1])], named))
         if sum(number in self._numbers for number in ids) != written:
             raise ValueError("a message spells a control token that its tokenizer cannot encode as text; remove it")
         return ids
@@ -138,16 +145,17 @@ class Control:
         def bare(text: str) -> str:
             return "".join(text.split()).casefold()
 
-        found = []
+        tokens = []
         for token in self.ids:
             ids = self._encode(token)
             if ids and not self._numbers & set(ids) and bare(self._twin.decode(ids)) == bare(token):
-                found.append(token)
-        return frozenset(found)
+                tokens.append(token)
+        return frozenset(tokens)
 
     @cached_property
-    def _twin(self) -> Any:
+    def _twin(self) -> Backend:
         """The tokenizer with its control tokens under their secret names."""
+        assert self.inner is not None, "a tokenizer without a twin"
         told = json.loads(self.inner.to_str())
         names, model = self.names, told["model"]
         for token in told["added_tokens"]:

@@ -28,15 +28,15 @@ def message_weights(messages: Sequence[Mapping[str, Any]], train_on: str) -> lis
     """What the tokens of each message count: its own `train` and `weight`, else by the rule."""
     replies = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
     ruled = {"all": set(replies), "last": set(replies[-1:]), "everything": set(range(len(messages)))}[train_on]
-    found = []
+    weights = []
     for i, message in enumerate(messages):
         trained = message.get("train", "weight" in message or i in ruled)
-        found.append(float(message.get("weight", 1.0)) if trained else 0.0)
-    return found
+        weights.append(float(message.get("weight", 1.0)) if trained else 0.0)
+    return weights
 
 
 def conversation_pieces(
-    chat: Chat, messages: Sequence[Message], weights: Sequence[float], tools: Any = None, *, headers: bool = False
+    chat: Chat, messages: Sequence[Message], weights: Sequence[float], tools: object = None, *, headers: bool = False
 ) -> list[list[Piece]]:
     """The samples of a conversation: usually one; several where the template changes earlier messages.
 
@@ -51,7 +51,7 @@ def conversation_pieces(
 
 
 def _encoded(
-    chat: Chat, messages: Sequence[Message], weights: Sequence[float], tools: Any, headers: bool
+    chat: Chat, messages: Sequence[Message], weights: Sequence[float], tools: object, headers: bool
 ) -> list[list[Piece]]:
     bare = [{key: value for key, value in m.items() if key not in ("train", "weight")} for m in messages]
     if not chat.templated:
@@ -93,7 +93,7 @@ class _Cut:
 class _Renderer:
     """A conversation and its template, in which spelled control tokens are marked (models/control.py)."""
 
-    def __init__(self, chat: Chat, messages: list[dict[str, Any]], tools: Any) -> None:
+    def __init__(self, chat: Chat, messages: list[dict[str, object]], tools: object) -> None:
         self.chat = chat
         self.messages, self.tools, self.marked = chat.prepared(messages, tools)
         self.opened = chat.start.opened
@@ -123,15 +123,15 @@ class _Renderer:
 
     def pieces(self, whole: Rendered, cuts: list[_Cut], weights: list[float]) -> list[Piece]:
         """The text between the cuts, and what they hold."""
-        found: list[Piece] = []
+        texts: list[Piece] = []
         end = 0
         for cut, weight in zip(cuts, weights, strict=True):
             if cut.start > end:
                 lead = self.chat.turn_end[0] if end else ""
-                found.append(Piece(self.encode(whole.part(end, cut.start), lead), 0.0))
-            found.append(Piece(self.said(cut), weight))
+                texts.append(Piece(self.encode(whole.part(end, cut.start), lead), 0.0))
+            texts.append(Piece(self.said(cut), weight))
             end = cut.end
-        return found
+        return texts
 
     def whole(self, weight: float) -> list[Piece]:
         """All of the conversation, up to the end of its last message."""
@@ -161,7 +161,7 @@ def _without_spaces(text: str) -> str:
     return "".join(text.split())
 
 
-def _untemplated(chat: Chat, messages: list[dict[str, Any]], weights: Sequence[float]) -> list[Piece]:
+def _untemplated(chat: Chat, messages: list[dict[str, object]], weights: Sequence[float]) -> list[Piece]:
     """Messages line by line, replies closed by eos, as prompts without a template are."""
     first = next(i for i, weight in enumerate(weights) if weight)
     pieces = []

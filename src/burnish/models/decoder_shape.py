@@ -104,7 +104,7 @@ def described_tensors(place: Path) -> list[tuple[str, int]]:
 
 
 def _number(told: Mapping[str, Any], *names: str, default: int | None = None) -> int:
-    found = next((told[name] for name in names if isinstance(told.get(name), int)), default)
-    if found is None:
+    number = next((told[name] for name in names if isinstance(told.get(name), int)), default)
+    if number is None:
         raise ValueError(f"config.json does not say {names[0]}; burnish plan and --memory need a plain decoder's")
-    return int(found)
+    return int(number)

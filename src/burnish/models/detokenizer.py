@@ -7,12 +7,16 @@ times as long.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from burnish.core.tokenizer import Tokenizer
 from burnish.models.tokenizer import Tokens
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Backend
 
 JOINING = ("ByteLevel", "Fuse")  # decoders that lay the tokens end to end and do nothing else to them
 REPLACEMENT = "\ufffd"  # how a decoder writes bytes that are half a character
@@ -21,7 +25,7 @@ REPLACEMENT = "\ufffd"  # how a decoder writes bytes that are half a character
 class Detokenizer:
     """A tokenizer's texts, special tokens left out."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
 
     def text(self, ids: npt.NDArray[np.int64]) -> str:
@@ -29,33 +33,35 @@ class Detokenizer:
         them.
         """
         try:
-            said = "".join(self.pieces[ids].tolist())
+            joined = "".join(self.pieces[ids].tolist())
         except IndexError:  # tokens without pieces
-            said = REPLACEMENT
-        return self.tokenizer.decode(ids.tolist(), skip_special_tokens=True) if REPLACEMENT in said else said
+            joined = REPLACEMENT
+        return self.tokenizer.decode(ids.tolist(), skip_special_tokens=True) if REPLACEMENT in joined else joined
 
     @cached_property
     def pieces(self) -> npt.NDArray[np.object_]:
         """What each token reads as alone; none where a text is more than its pieces. A moment's work, once."""
         inner = _joining(self.tokenizer)
         ids = range(0 if inner is None else inner.get_vocab_size())
-        return np.array([inner.decode([token], skip_special_tokens=True) for token in ids], dtype=object)
+        pieces = [] if inner is None else [inner.decode([token], skip_special_tokens=True) for token in ids]
+        return np.array(pieces, dtype=object)
 
 
-def _joining(tokenizer: Any) -> Any:
+def _joining(tokenizer: Tokenizer) -> Backend | None:
     """The tokenizers library's own, if its texts are those of their tokens end to end, as far as each token is whole
     characters.
     """
     ours = isinstance(tokenizer, Tokens)
-    inner = getattr(tokenizer, "inner" if ours else "backend_tokenizer", None)
+    inner: Backend | None = getattr(tokenizer, "inner" if ours else "backend_tokenizer", None)
     joins = inner is not None and (ours or _plain(tokenizer)) and type(inner.decoder).__name__ in JOINING
     return inner if joins else None
 
 
-def _plain(tokenizer: Any) -> bool:
+def _plain(tokenizer: Tokenizer) -> bool:
     """Whether a tokenizer of transformers adds nothing of its own."""
     from transformers import PreTrainedTokenizerFast as Plain
 
-    kind = type(tokenizer)
+    plain: Any = tokenizer
+    kind = type(plain)
     same = kind.decode is Plain.decode and kind._decode is Plain._decode
-    return same and not tokenizer.clean_up_tokenization_spaces
+    return same and not plain.clean_up_tokenization_spaces

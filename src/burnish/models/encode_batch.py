@@ -25,23 +25,23 @@ def encode_together(chat: Chat, tasks: Sequence[Task], columns: Sequence[str]) -
     if cache is None or cache.full or not chat.templated:
         return
     start = time.perf_counter()
-    asked: dict[bytes, tuple[str, bool]] = {}  # by key: the text, and whether it is a reply
+    missing_texts: dict[bytes, tuple[str, bool]] = {}  # by key: the text, and whether it is a reply
     for task in tasks:
         key = text_key(*chat.prompt_identity(task))
-        if key is not None and key not in asked and not cache.has(key):
+        if key is not None and key not in missing_texts and not cache.has(key):
             text = chat.rendered(task)
             if text is not None:
-                asked[key] = text, False
+                missing_texts[key] = text, False
         for reply in (str(task.given[column]) for column in columns if column in task.given):
             key = text_key("reply", reply)
             plain = not chat.start.header and not chat.control.in_text(reply)
-            if key is not None and key not in asked and not cache.has(key) and plain:
-                asked[key] = chat.lead + chat.start.text(reply), True
-    if len(asked) < FEWEST:
+            if key is not None and key not in missing_texts and not cache.has(key) and plain:
+                missing_texts[key] = chat.lead + chat.start.text(reply), True
+    if len(missing_texts) < FEWEST:
         return
-    lead, *found = chat.numbers_of([chat.lead, *(text for text, _ in asked.values())])
-    seconds = (time.perf_counter() - start) / len(asked)
-    for (key, (_, is_reply)), ids in zip(asked.items(), found, strict=True):
+    lead, *encoded = chat.numbers_of([chat.lead, *(text for text, _ in missing_texts.values())])
+    seconds = (time.perf_counter() - start) / len(missing_texts)
+    for (key, (_, is_reply)), ids in zip(missing_texts.items(), encoded, strict=True):
         if not is_reply:
             cache.put(key, chat.ids(ids), seconds)
         elif ids[: len(lead)] == lead:  # no token spans the two

@@ -10,10 +10,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from huggingface_hub.hf_api import RepoSibling
 
 PATTERNS = ["*.safetensors", "*.json", "*.jinja", "*.txt", "*.model"]
 LEFT_OUT = ["*/*", "consolidated*", "*.fp16.*", "*.non_ema.*"]  # other folders; the same weights in other formats
@@ -42,10 +45,10 @@ _FETCHED: dict[HubName, Path] = {}  # a run asks for a model several times, and 
 
 def hub_name(name: str) -> HubName | None:
     """The repository that a name stands for; None if it cannot be one. A local directory of that name comes first."""
-    found = _NAME.fullmatch(name)
-    if found is None or os.path.exists(name) or name.partition("/")[0] in (".", ".."):
+    match = _NAME.fullmatch(name)
+    if match is None or os.path.exists(name) or name.partition("/")[0] in (".", ".."):
         return None
-    return HubName(found[1], found[2])
+    return HubName(match[1], match[2])
 
 
 def fetch(name: HubName) -> Path:
@@ -188,15 +191,15 @@ def _require_safetensors(name: HubName, files: list[str]) -> None:
     )
 
 
-def _announce(name: HubName, files: Any) -> None:
+def _announce(name: HubName, files: Iterable[RepoSibling]) -> None:
     """One line before a download; a bar follows where someone is watching."""
     from huggingface_hub import constants, utils
 
     sizes = {file.rfilename: file.size or 0 for file in files}
     wanted = utils.filter_repo_objects(sizes, allow_patterns=PATTERNS, ignore_patterns=LEFT_OUT)
     size = sum(sizes[file] for file in wanted)
-    known = f" ({size / 1e6:,.0f} MB)" if size >= 5e5 else ""
-    print(f"fetching {name.repository}{known} from {_endpoint()} into {constants.HF_HUB_CACHE}", file=sys.stderr)
+    size_shown = f" ({size / 1e6:,.0f} MB)" if size >= 5e5 else ""
+    print(f"fetching {name.repository}{size_shown} from {_endpoint()} into {constants.HF_HUB_CACHE}", file=sys.stderr)
     if constants.HF_HUB_DISABLE_PROGRESS_BARS is None:  # transformers turns the bars off when it loads a model
         (utils.enable_progress_bars if _is_watched() else utils.disable_progress_bars)()
 

@@ -42,9 +42,9 @@ def resolve(name_or_path: str, *, loads: bool = True) -> Path:
 
     loads: False where nothing is loaded, so that a local directory may hold config.json alone
     """
-    known = MODELS.get(name_or_path)
-    if known is not None:
-        return _known(name_or_path, known)
+    listed = MODELS.get(name_or_path)
+    if listed is not None:
+        return _known(name_or_path, listed)
     path = expanded(name_or_path)
     if path.is_dir():
         return path if not loads and described_only(path) else _checked(path)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import copy
 import importlib.util
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from burnish.core.tokenizer import Tokenizer
 from burnish.forward import attention, plain
 from burnish.forward.accelerate import kernels
-from burnish.forward.module import vocabulary_size
+from burnish.forward.module import ModelConfig, bare, vocabulary_size
 from burnish.models.chat import Chat
 from burnish.models.chat_style import styled_chat
 from burnish.models.known_models import adapted_model, is_adapter
@@ -24,6 +25,9 @@ from burnish.models.template import Style
 from burnish.models.tokenizer import tokenizer_of
 from burnish.util.files import read_json
 from burnish.util.malloc import keep_memory
+
+if TYPE_CHECKING:
+    from burnish.forward.module import TransformersModel
 
 TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.tiktoken")  # as transformers' classes name them
 
@@ -60,11 +64,7 @@ def load_chat(path: Path, style: Style | None = None) -> Chat:
             f"there is no tokenizer in {path}; write that of the model there, with tokenizer.save_pretrained"
         )
     with _readable("tokenizer", path):
-        tokenizer: Any = tokenizer_of(path)
-        if tokenizer is None:
-            from transformers import AutoTokenizer
-
-            tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+        tokenizer: Tokenizer = tokenizer_of(path) or _of_transformers(path)
     if tokenizer.eos_token_id is None:
         raise ValueError(
             f"the tokenizer in {path} has no eos token, so no reply would ever end; set eos_token in its "
@@ -75,10 +75,18 @@ def load_chat(path: Path, style: Style | None = None) -> Chat:
     return chat
 
 
+def _of_transformers(path: Path) -> Tokenizer:
+    from transformers import AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+    plain: Tokenizer = tokenizer
+    return plain
+
+
 def _ends(path: Path) -> tuple[int, ...]:
     """The token ids that end a reply, as generation_config.json lists them: Llama 3 has three, Qwen two."""
-    said = (read_json(path / "generation_config.json") or {}).get("eos_token_id")
-    listed = said if isinstance(said, list) else [said]
+    stored = (read_json(path / "generation_config.json") or {}).get("eos_token_id")
+    listed = stored if isinstance(stored, list) else [stored]
     return tuple(number for number in listed if type(number) is int and number >= 0)
 
 
@@ -104,12 +112,12 @@ def load_model(
     if device.type == "cpu":
         keep_memory()
     require_sane_config(adapted_model(path))
-    kept = _kept_outputs(path, outputs, new_head)
-    found = kernels() if native and not outputs and device.type == "cpu" else None
+    stored_head = _kept_outputs(path, outputs, new_head)
+    fast = kernels() if native and not outputs and device.type == "cpu" else None
     with _readable("model", path):
         kind = dtype if device.type == "cpu" else "auto"
-        model, missing = (None if found is None else found.load(path)) or _by_transformers(
-            path, outputs, kept, {"dtype": kind, **straight_to(device)}
+        model, missing = (None if fast is None else fast.load(path)) or _by_transformers(
+            path, outputs, stored_head, {"dtype": kind, **straight_to(device)}
         )
     if missing:
         raise ValueError(
@@ -121,8 +129,8 @@ def load_model(
     require_finite_weights(model, path)
     _without_dropout(model)
     model = model.to(device).eval()
-    if outputs and not kept:
-        draw_head(model)
+    if outputs and not stored_head:
+        draw_head(bare(model))
     return model
 
 
@@ -139,11 +147,11 @@ def straight_to(device: torch.device) -> dict[str, Any]:
     """Options with which transformers reads each tensor of a file onto the GPU, with none of them in the host's memory;
     that takes accelerate, which LoRA's packages bring along. None for a CPU.
     """
-    known = device.type == "cuda" and importlib.util.find_spec("accelerate") is not None
-    return {"device_map": {"": device}} if known else {}
+    direct = device.type == "cuda" and importlib.util.find_spec("accelerate") is not None
+    return {"device_map": {"": device}} if direct else {}
 
 
-def _by_transformers(path: Path, outputs: int, kept: int, how: dict[str, Any]) -> tuple[Any, set[str]]:
+def _by_transformers(path: Path, outputs: int, kept: int, how: dict[str, Any]) -> tuple[nn.Module, set[str]]:
     """Any model that transformers knows, and the names of the weights that its directory lacks.
 
     kept: outputs of the directory's scoring head; 0: a fresh head is to be drawn
@@ -161,7 +169,7 @@ def _by_transformers(path: Path, outputs: int, kept: int, how: dict[str, Any]) -
     return _scalar(outputs, kept, path, options) if outputs else _language(path, options)
 
 
-def _language(path: Path, options: dict[str, Any]) -> tuple[Any, set[str]]:
+def _language(path: Path, options: dict[str, Any]) -> tuple[TransformersModel, set[str]]:
     """A language model, adapters added into its weights, and the names of the weights that its directory lacks."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoModelForCausalLM
 
@@ -175,7 +183,7 @@ def _language(path: Path, options: dict[str, Any]) -> tuple[Any, set[str]]:
     return loaded[0], set(loaded[1]["missing_keys"])
 
 
-def _scalar(outputs: int, kept: int, path: Path, options: dict[str, Any]) -> tuple[Any, set[str]]:
+def _scalar(outputs: int, kept: int, path: Path, options: dict[str, Any]) -> tuple[TransformersModel, set[str]]:
     """A model with numbers in place of logits, and the names of the weights that its directory lacks.
 
     kept: outputs of the directory's head; 0: whatever is in the head is to be replaced (`draw_head`).
@@ -202,7 +210,7 @@ FRESH_OUTPUT = 0.25  # standard deviation of a fresh head's outputs, at most
 PROBE = 32  # tokens, spread over the vocabulary, by which the size of hidden states is measured
 
 
-def draw_head(model: Any) -> None:
+def draw_head(model: TransformersModel) -> None:
     """Draw the weights of a scoring head: it says almost 0 of everything, and the same in every run.
 
     w ~ N(0, s^2), s = min(FRESH_HEAD, FRESH_OUTPUT / |h|), |h| the norm of a hidden state after the final norm. A
@@ -216,7 +224,7 @@ def draw_head(model: Any) -> None:
 
 
 @torch.no_grad()
-def _state_norm(model: Any) -> float:
+def _state_norm(model: TransformersModel) -> float:
     """The median norm of the hidden states that a scoring head reads, over tokens all across the vocabulary.
 
     They are no text, and need no tokenizer. The median, because the states of single strange tokens are far larger.
@@ -228,27 +236,28 @@ def _state_norm(model: Any) -> float:
     return float(states.float().norm(dim=-1).median())
 
 
-def scoring(language: Any, outputs: int) -> Any:
+def scoring(language: nn.Module, outputs: int) -> TransformersModel:
     """A model with a fresh scoring head on the decoder of a language model, whose weights it shares."""
     from transformers import AutoModelForSequenceClassification
 
-    config = copy.deepcopy(language.config)
+    decoding = bare(language)
+    config: Any = copy.deepcopy(decoding.config)
     _require_scoring(config)
     config.num_labels = outputs
     with torch.device("meta"):
-        model = AutoModelForSequenceClassification.from_config(
+        model: Any = AutoModelForSequenceClassification.from_config(
             config, attn_implementation=config._attn_implementation, trust_remote_code=False
         )
-    setattr(model, model.base_model_prefix, language.base_model)
-    at: Tensor = next(language.base_model.parameters())
+    setattr(model, model.base_model_prefix, decoding.base_model)
+    at: Tensor = next(decoding.base_model.parameters())
     kind = at.dtype if at.is_floating_point() else torch.bfloat16
     model.score = nn.Linear(model.score.in_features, outputs, bias=False, device=at.device, dtype=kind)
-    model.eval()
-    draw_head(model)
-    return model
+    scorer: TransformersModel = model.eval()
+    draw_head(scorer)
+    return scorer
 
 
-def _attention(place: Path, classes: Mapping[Any, Any]) -> str:
+def _attention(place: Path, classes: Any) -> str:
     """The name of the attention to load the model in a directory with; classes: by config, those it may have."""
     from transformers import AutoConfig
 
@@ -271,27 +280,29 @@ def stored_outputs(path: Path) -> int:
         return outputs
     config = _config(path)
     scalar = any("SequenceClassification" in name for name in config.architectures or ())
-    return config.num_labels if scalar else 0
+    return int(config.num_labels) if scalar else 0
 
 
 def context_length(model: nn.Module) -> int:
-    return _context(model.config)
+    config: Any = model.config
+    return _context(config)
 
 
 def stored_context(path: Path) -> int:
     """The context length of a model that is not loaded."""
     place = adapted_model(path)
-    found = kernels()
-    config = None if found is None else found.config(place)
+    fast = kernels()
+    config: Any = None if fast is None else fast.config(place)
     return _context(_config(path) if config is None else config)
 
 
-def _config(path: Path) -> Any:
+def _config(path: Path) -> ModelConfig:
     """The configuration of the model in a directory, or of the one that its adapters belong to."""
     from transformers import AutoConfig
 
     with _readable("model", path):
-        return AutoConfig.from_pretrained(adapted_model(path), trust_remote_code=False)
+        config: ModelConfig = AutoConfig.from_pretrained(adapted_model(path), trust_remote_code=False)
+        return config
 
 
 def _require_scoring(config: Any) -> None:
@@ -305,5 +316,5 @@ def _require_scoring(config: Any) -> None:
         )
 
 
-def _context(config: Any) -> int:
+def _context(config: ModelConfig) -> int:
     return int(getattr(config.get_text_config(), "max_position_embeddings", None) or 1 << 20)

@@ -44,7 +44,7 @@ class Loader:
             )
         if self.lora is not None and self.adapts(role) and role.mixed_with is None:
             started = path if is_adapter(path) else None
-            return add_lora(self._base(role, path), self.lora, stored or started)  # type: ignore[no-any-return]
+            return add_lora(self._base(role, path), self.lora, stored or started)
         if self.lora is not None and self._shares(role, path):
             base = self._base(role, path)
             return add_lora(base, self.lora, path) if is_adapter(path) else base
@@ -70,7 +70,7 @@ class Loader:
         if not role.outputs:
             return self._shared(place)
         if not stored_outputs(place):
-            return scoring(self._shared(place), stored_outputs(path) or role.outputs)  # type: ignore[no-any-return]
+            return scoring(self._shared(place), stored_outputs(path) or role.outputs)
         return load_model(place, role.outputs, self.device, False, self._dtype(role), True)
 
     def _shared(self, path: Path) -> nn.Module:
@@ -113,10 +113,10 @@ def share_parameters(module: nn.Module) -> nn.Module:
 @torch.no_grad()
 def _average(module: nn.Module, other: nn.Module, share: float) -> None:
     """w <- (1 - share) w + share w_other, in place."""
-    theirs = dict(other.named_parameters())
+    parameters = dict(other.named_parameters())
     for name, p in module.named_parameters():
-        if name not in theirs or theirs[name].shape != p.shape:
+        if name not in parameters or parameters[name].shape != p.shape:
             raise ValueError(
                 f"two models cannot be averaged: {name!r} is not in both, or not of one shape; take two of one kind"
             )
-        p.lerp_(theirs[name].to(p.dtype), share)
+        p.lerp_(parameters[name].to(p.dtype), share)

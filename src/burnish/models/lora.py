@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
 from torch import nn
 
+from burnish.forward.module import bare
 from burnish.forward.nf4 import Nf4Linear, make_dense
 from burnish.models.lora_dropout import UpdateDropout
 from burnish.models.precision import tensors_in
 from burnish.util.failures import out_of_memory
 from burnish.util.files import read_json
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+
+    from burnish.forward.module import TransformersModel
 
 ALL_LINEAR = "all-linear"  # every linear layer of the decoder
 VARIANTS = ("lora", "rslora", "dora")
@@ -56,7 +64,7 @@ class Lora:
             raise ValueError("DoRA reads the norms of the weights, which are in four bits; use --lora-variant lora")
 
 
-def add_lora(model: Any, lora: Lora, stored: Path | None = None) -> Any:
+def add_lora(model: nn.Module, lora: Lora, stored: Path | None = None) -> PeftModel:
     """The model with adapters, fresh or from a directory: only they are trained. A scoring head is trained whole.
 
     The dropout is that of `lora`, whatever stored adapters were trained with before. What is trained is fp32, also
@@ -72,7 +80,8 @@ def add_lora(model: Any, lora: Lora, stored: Path | None = None) -> Any:
     for p in adapted.parameters():
         if p.requires_grad and p.dtype in (torch.bfloat16, torch.float16):
             p.data = p.data.float()
-    for config in adapted.peft_config.values():
+    configs: dict[str, Any] = adapted.peft_config
+    for config in configs.values():
         config.lora_dropout = lora.dropout
     for layer in adapted.modules():
         dropouts = getattr(layer, "lora_dropout", None)
@@ -91,26 +100,26 @@ def stored_scores(path: Path) -> int:
     told = read_json(path / "adapter_config.json") or {}
     if told.get("task_type") != "SEQ_CLS":
         return 0
-    held = tensors_in(path / "adapter_model.safetensors")
-    return next((int(shape[0]) for name, _, shape in held if name.endswith("score.weight")), 0)
+    tensors = tensors_in(path / "adapter_model.safetensors")
+    return next((int(shape[0]) for name, _, shape in tensors if name.endswith("score.weight")), 0)
 
 
 class WrongAdapters(ValueError):
     """Adapters that are damaged, or of another model."""
 
 
-def _stored(peft: Any, model: nn.Module, stored: Path) -> Any:
+def _stored(peft: ModuleType, model: nn.Module, stored: Path) -> PeftModel:
     """The model with the adapters of a directory; ValueError if they are damaged, or those of another model."""
     try:
         language = scores(model) and not stored_scores(stored)
-        adapted = (
+        adapted: PeftModel = (
             _of_language(peft, model, stored)
             if language
             else peft.PeftModel.from_pretrained(model, stored, is_trainable=True)
         )
-        held = {name for name, _, _ in tensors_in(stored / "adapter_model.safetensors")}
+        names = {name for name, _, _ in tensors_in(stored / "adapter_model.safetensors")}
         wanted = [name for name in peft.get_peft_model_state_dict(adapted) if ".lora_A" in name]
-        if wanted and not held.intersection(wanted):  # peft would train adapters that do nothing
+        if wanted and not names.intersection(wanted):  # peft would train adapters that do nothing
             raise ValueError(f"no tensor is called {wanted[0]}")
         return adapted
     except (SafetensorError, RuntimeError, ValueError, KeyError, TypeError) as error:
@@ -125,19 +134,19 @@ def _stored(peft: Any, model: nn.Module, stored: Path) -> Any:
         ) from None
 
 
-def _of_language(peft: Any, model: Any, stored: Path) -> Any:
+def _of_language(peft: ModuleType, model: nn.Module, stored: Path) -> PeftModel:
     """A scoring model with the adapters of a language model, and a head of its own."""
     config = peft.PeftConfig.from_pretrained(stored, trust_remote_code=False)
     config.task_type, config.inference_mode = "SEQ_CLS", False
     names = {name.rpartition(".")[2] for name, _ in model.named_modules()}
     config.modules_to_save = [name for name in config.modules_to_save or () if name in names] or None
-    head = {"base_model.model.score.weight": model.score.weight.detach()}  # peft looks for all that it trains
-    adapted = peft.get_peft_model(model, config)
+    head = {"base_model.model.score.weight": bare(model).score.weight.detach()}  # peft looks for all that it trains
+    adapted: PeftModel = peft.get_peft_model(model, config)
     peft.set_peft_model_state_dict(adapted, {**peft.load_peft_weights(stored, device="cpu"), **head})
     return adapted
 
 
-def _fresh(peft: Any, model: nn.Module, lora: Lora) -> Any:
+def _fresh(peft: ModuleType, model: nn.Module, lora: Lora) -> PeftModel:
     ties = bool(getattr(getattr(model, "config", None), "tie_word_embeddings", False))
     names = {name.rpartition(".")[2] for name, _ in model.named_modules() if name}
     missing = [name for name in lora.whole if name not in names]
@@ -156,7 +165,8 @@ def _fresh(peft: Any, model: nn.Module, lora: Lora) -> Any:
         task_type="SEQ_CLS" if scores(model) else "CAUSAL_LM",
     )
     try:
-        return peft.get_peft_model(model, config)
+        adapted: PeftModel = peft.get_peft_model(model, config)
+        return adapted
     except ValueError as error:
         why = str(error).strip().partition("\n")[0].rstrip(". ")
         raise ValueError(
@@ -173,7 +183,7 @@ def _layers(model: nn.Module) -> str:
 
 def check_rank(path: Path, lora: Lora) -> None:
     """Raise ValueError for a rank that no layer of a model has: its adapters would be larger than the weights."""
-    told: Any = read_json(path / "config.json") or {}
+    told = read_json(path / "config.json") or {}
     told = {**told, **(told.get("text_config") or {})}
     sizes = [told[key] for key in ("hidden_size", "intermediate_size", "vocab_size") if isinstance(told.get(key), int)]
     if sizes and lora.rank > max(sizes):
@@ -196,21 +206,21 @@ def check_stored(path: Path, lora: Lora) -> None:
         )
     variant = "dora" if told.get("use_dora") else "rslora" if told.get("use_rslora") else "lora"
     targets, whole = told.get("target_modules"), told.get("modules_to_save")
-    asked = {
+    differing = {
         "alpha": (lora.alpha, told.get("lora_alpha"), lora.alpha is None),
         "variant": (lora.variant, variant, lora.variant == Lora.variant),
         "targets": (_joined(lora.targets), _joined(targets), lora.targets == Lora.targets),
         "save": (_joined(lora.whole), _joined(whole), not lora.whole),
     }
-    for flag, (wanted, held, unsaid) in asked.items():
-        if not unsaid and wanted != held:
+    for flag, (wanted, stored, unsaid) in differing.items():
+        if not unsaid and wanted != stored:
             raise ValueError(
-                f"{path} holds LoRA adapters with {flag} {held or 'none'}, and --lora-{flag} {wanted} cannot change "
+                f"{path} holds LoRA adapters with {flag} {stored or 'none'}, and --lora-{flag} {wanted} cannot change "
                 f"them; leave --lora-{flag} out"
             )
 
 
-def _joined(names: Any) -> str:
+def _joined(names: str | Iterable[str] | None) -> str:
     """Names of layers as one text, in order."""
     return names if isinstance(names, str) else ",".join(sorted(names or ()))
 
@@ -226,7 +236,7 @@ def stored_rank(path: Path) -> int:
     return int(told["r"])
 
 
-def _peft() -> Any:
+def _peft() -> ModuleType:
     try:
         import peft
     except ImportError:
@@ -244,18 +254,19 @@ def merged(model: nn.Module) -> nn.Module:
     if any(isinstance(part, Nf4Linear) for part in adapted.modules()):
         make_dense(adapted, next(p.dtype for n, p in adapted.named_parameters() if n.endswith("norm.weight")))
     _part_head_and_table(adapted)
-    plain: Any = adapted.merge_and_unload()
-    head, table = plain.get_output_embeddings(), plain.get_input_embeddings()
+    plain: TransformersModel = adapted.merge_and_unload()
+    head: nn.Linear | None = plain.get_output_embeddings()
+    table = plain.get_input_embeddings()
     if head is not None and head.weight is not table.weight and not torch.equal(head.weight, table.weight):
-        plain.config.tie_word_embeddings = False  # one of them was trained by itself
-    result: nn.Module = plain
-    return result
+        config: Any = plain.config
+        config.tie_word_embeddings = False  # one of them was trained by itself
+    return plain
 
 
-def _part_head_and_table(adapted: Any) -> None:
+def _part_head_and_table(adapted: PeftModel) -> None:
     """Give the head weights of its own where it shares the table's and one of both is adapted: else the adapters of one
     would be added to the other as well."""
-    base = adapted.get_base_model()
+    base: Any = adapted.get_base_model()
     layers = [layer for layer in (base.get_output_embeddings(), base.get_input_embeddings()) if layer is not None]
     plain = [layer.get_base_layer() if hasattr(layer, "get_base_layer") else layer for layer in layers]
     if len(plain) == 2 and plain != layers and plain[0].weight is plain[1].weight:

@@ -32,17 +32,17 @@ class UpdateDropout(nn.Module):
 @contextmanager
 def dropping(module: nn.Module, *what: object) -> Iterator[None]:
     """Inside, the adapters of a model drop inputs, by masks that belong to `what`."""
-    found = [(name, layer, *one) for name, layer in module.named_modules() for one in _dropouts(layer)]
-    before = [layer.training for _, layer, _, _ in found]
-    for name, layer, dropout, matrix in found:
+    dropouts = [(name, layer, *one) for name, layer in module.named_modules() for one in _dropouts(layer)]
+    before = [layer.training for _, layer, _, _ in dropouts]
+    for name, layer, dropout, matrix in dropouts:
         key = torch.tensor(randomness.key_of("lora dropout", *what, name))
-        kept = randomness.uniform(key, torch.arange(matrix.in_features)) >= dropout.p
-        dropout.mask = (kept.float() / (1 - dropout.p)).to(matrix.weight.device)
+        inputs = randomness.uniform(key, torch.arange(matrix.in_features)) >= dropout.p
+        dropout.mask = (inputs.float() / (1 - dropout.p)).to(matrix.weight.device)
         layer.training = True  # DoRA's layer asks for it
     try:
         yield
     finally:
-        for (_, layer, dropout, _), was in zip(found, before, strict=True):
+        for (_, layer, dropout, _), was in zip(dropouts, before, strict=True):
             dropout.mask, layer.training = None, was
 
 

@@ -62,14 +62,14 @@ class ComputeCopy:
 
     def _gpu_runner(self, frozen: bool, exact: bool, activations: str) -> ModelRunner:
         """The runner of the copy, its projections joined. CUDA graphs keep activations and gradients where they are."""
-        found = kernels()
-        joint = [] if found is None else found.join_projections(self.copy)
+        fast = kernels()
+        joint = [] if fast is None else fast.join_projections(self.copy)
         if not frozen:
             self._find_leaves(joint)
-        if found is None:
+        if fast is None:
             return TransformersRunner(self.copy)
         captured = None if frozen or self.halved or activations == "offload" else self
-        return found.gpu_runner(self.copy, exact, activations == "recompute", captured)
+        return fast.gpu_runner(self.copy, exact, activations == "recompute", captured)
 
     def _find_leaves(self, joint: list[tuple[nn.Parameter, list[nn.Parameter]]]) -> None:
         """Gradients are taken of joined weights, and of every other parameter that is trained."""
@@ -158,15 +158,15 @@ class ComputeCopy:
         """Gradients where CUDA graphs add to them: always the same memory, zeros before the first."""
         self.sums = self.sums or [(p, torch.empty_like(p)) for _, masters in self.leaves for p in masters]
         fresh = []
-        for master, held in self.sums:
+        for master, total in self.sums:
             grad = master.grad
-            if grad is held:
+            if grad is total:
                 continue
             if grad is None:
-                fresh.append(held)
+                fresh.append(total)
             else:
-                held.copy_(grad)
-            master.grad = held
+                total.copy_(grad)
+            master.grad = total
         if fresh:
             torch._foreach_zero_(fresh)
 
@@ -191,10 +191,10 @@ def _copied(model: nn.Module) -> nn.Module:
 
 def _fp32_gradients(model: nn.Module) -> bool:
     """Give parameters that are trained in bf16 gradients in fp32; whether there are any."""
-    found = [p for p in model.parameters() if p.requires_grad and p.dtype == torch.bfloat16]
-    for p in found:
+    halves = [p for p in model.parameters() if p.requires_grad and p.dtype == torch.bfloat16]
+    for p in halves:
         p.grad_dtype = torch.float32
-    return bool(found)
+    return bool(halves)
 
 
 def layers(model: nn.Module) -> nn.ModuleList | None:

@@ -162,8 +162,8 @@ class Model:
     @torch.no_grad()
     def _log_probs(self, rows: list[Tensor]) -> list[list[float]]:
         """The trainer's log-probs of all tokens but the first of each row."""
-        found = self.outputs(rows, [torch.arange(len(row)) > 0 for row in rows], {"logp"})["logp"]
-        return [part.tolist() for part in found.float().cpu().split([len(row) - 1 for row in rows])]
+        logps = self.outputs(rows, [torch.arange(len(row)) > 0 for row in rows], {"logp"})["logp"]
+        return [part.tolist() for part in logps.float().cpu().split([len(row) - 1 for row in rows])]
 
     def outputs(
         self,
@@ -199,12 +199,12 @@ class Model:
         if self.ranks.divides:
             with self.ranks.apart():
                 both = zip(traces, masks, strict=True)
-                mine = self.ranks.portion(list(both))
+                own_rows = self.ranks.portion(list(both))
                 own = self.streams(
-                    [t for t, _ in mine], [mask for _, mask in mine], want, budget, temperature, given_at
+                    [t for t, _ in own_rows], [mask for _, mask in own_rows], want, budget, temperature, given_at
                 )
             return streams_of_all(self.ranks, own)
-        found: list[dict[str, Tensor]] = [{} for _ in traces]
+        streams: list[dict[str, Tensor]] = [{} for _ in traces]
         if want <= SMALL_OUTPUTS and on_gpu(self.device):  # nothing is kept of a layer: launches cost more than memory
             budget *= FORWARD_ONLY
         order = [i for i in range(len(traces)) if bool(masks[i].any())]
@@ -213,22 +213,22 @@ class Model:
             order.sort(key=lambda i: -lengths[i])
 
         def batches() -> list[list[int]]:
-            missing = [i for i in order if not found[i]]
+            missing = [i for i in order if not streams[i]]
             return _by_budget(missing, lengths, self.token_room.within(budget), self.packed)
 
         def attempt() -> None:
             for batch in batches():
-                self._fill(found, batch, traces, masks, want, temperature, given_at)
+                self._fill(streams, batch, traces, masks, want, temperature, given_at)
 
         def largest() -> tuple[int, int]:
             return max((sum(lengths[i] for i in batch), len(batch)) for batch in batches()[:1])
 
         self.token_room.fitting(attempt, largest, lambda: None)
-        return found
+        return streams
 
     def _fill(
         self,
-        found: list[dict[str, Tensor]],
+        streams: list[dict[str, Tensor]],
         batch: list[int],
         traces: list[Trace],
         masks: list[Tensor],
@@ -237,17 +237,17 @@ class Model:
         given_at: float,
     ) -> None:
         """The streams of the traces whose numbers are in `batch`, from one forward pass."""
-        some, asked = [traces[i] for i in batch], [masks[i] for i in batch]
-        at = how_drawn(some, asked, given_at) if temperature is None else temperature
+        some, masks_of_batch = [traces[i] for i in batch], [masks[i] for i in batch]
+        at = how_drawn(some, masks_of_batch, given_at) if temperature is None else temperature
         keys = keys_of_rows([trace.turns for trace in some])
         flat, ends = joined([turn.tokens for trace in some for turn in trace.turns]), np.cumsum([len(t) for t in some])
-        out = self.outputs(np.split(flat, ends[:-1]), asked, want, at, input_keys=keys)
-        sizes = [int(np.count_nonzero(mask.numpy())) for mask in asked]
+        out = self.outputs(np.split(flat, ends[:-1]), masks_of_batch, want, at, input_keys=keys)
+        sizes = [int(np.count_nonzero(mask.numpy())) for mask in masks_of_batch]
         for name, values in out.items():
-            for i, mine in zip(batch, values.cpu().float().split(sizes), strict=True):
-                stream = torch.full((len(traces[i]), *mine.shape[1:]), float("nan"))
-                stream[masks[i]] = mine
-                found[i][name] = stream
+            for i, values_of_trace in zip(batch, values.cpu().float().split(sizes), strict=True):
+                stream = torch.full((len(traces[i]), *values_of_trace.shape[1:]), float("nan"))
+                stream[masks[i]] = values_of_trace
+                streams[i][name] = stream
 
 
 def _by_budget(order: list[int], lengths: list[int], budget: int, packed: bool) -> list[list[int]]:

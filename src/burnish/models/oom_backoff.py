@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -43,10 +43,10 @@ class TokenRoom:
         failed: tuple[int, str] | None = None  # tokens of the first pass that did not fit, and where
         while True:
             try:
-                found = attempt()
+                result = attempt()
                 if failed is not None:
                     self._say(*failed)
-                return found
+                return result
             except (RuntimeError, MemoryError) as error:
                 if not out_of_memory(error):
                     raise
@@ -75,9 +75,9 @@ class TokenRoom:
             f"tokens, with the same gradient (--token-budget {self.limit} begins with that)"
         )
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, int | None]:
         return {"asked": self.asked, "limit": self.limit}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, int | None]) -> None:
         """A run that is resumed with another --token-budget finds out again."""
         self.limit = state["limit"] if state["asked"] == self.asked else None

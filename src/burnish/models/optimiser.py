@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -119,10 +119,10 @@ class Optimiser:
     def state_dict(self) -> dict[str, Tensor]:
         """Moments and counts by parameter name: the live tensors, which the next `step` changes."""
         state = self.adamw.state if "adamw" in vars(self) else {}
-        own = {
+        states = {
             f"{key}/{name}": value.detach() for name, p in self.moved.items() for key, value in state.get(p, {}).items()
         }
-        return {**own, **self.others}
+        return {**states, **self.others}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         for key, value in state.items():
@@ -136,7 +136,7 @@ class Optimiser:
                 self.adamw.state[p][kind] = value.to(p.device, copy=True)
 
 
-def compact_adamw(groups: list[dict[str, Any]], optimiser: str, master_weights: str) -> Optimizer:
+def compact_adamw(groups: list[dict[str, object]], optimiser: str, master_weights: str) -> Optimizer:
     """AdamW with what --optimiser and --master-weights say."""
     from burnish.models.adamw8bit import EightBitMoments
     from burnish.models.compact_adamw import (

@@ -120,14 +120,14 @@ class _Check:
     def _agrees(self, path: str, numbers: Callable[[], tuple[Tensor, Tensor]]) -> bool:
         """Whether a path gives the numbers that are wanted of it; where not, its trouble is noted."""
         try:
-            found, wanted = numbers()
+            computed, wanted = numbers()
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # whatever a model's code raises on a path says that it is not made for it
             line = str(error).strip().partition("\n")[0]
             self.troubles[path] = f"failed ({type(error).__name__}: {shorten(line, 100)})"
             return False
-        apart = (found.float() - wanted.float()).abs()
+        apart = (computed.float() - wanted.float()).abs()
         if not self.speaks:  # the outputs of a fresh head are small
             apart = apart / wanted.abs().mean().clamp(min=1e-12)
         agrees = bool(apart.max() <= self.limit) if self.limit is not None else bool(apart.mean() <= HALF_LIMIT)
@@ -141,10 +141,10 @@ class _Check:
         for row in rows:
             if tuple(row.tolist()) not in self.read:
                 with attention.by_transformers(bare(self.model)):
-                    found = plain.outputs(self.model, [row], [torch.arange(len(row)) > 0], {name})[name].cpu()
-                self.read[tuple(row.tolist())] = found
+                    logps = plain.outputs(self.model, [row], [torch.arange(len(row)) > 0], {name})[name].cpu()
+                self.read[tuple(row.tolist())] = logps
         whole = [self.read[tuple(row.tolist())] for row in rows]
-        return torch.cat([found[mask[1:]] for found, mask in zip(whole, masks, strict=True)])
+        return torch.cat([logps[mask[1:]] for logps, mask in zip(whole, masks, strict=True)])
 
     def _outputs(self, packed: bool) -> Tensor:
         name = "logp" if self.speaks else "value"

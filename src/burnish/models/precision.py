@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,7 +42,7 @@ class Precision:
 
     def cast(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The weights on the CPU in these formats; weights that share memory still do."""
-        done: dict[tuple[Any, ...], Tensor] = {}
+        done: dict[tuple[object, ...], Tensor] = {}
         cast: dict[str, Tensor] = {}
         for name, weight in weights.items():
             key = (weight.data_ptr(), weight.shape, weight.stride(), weight.dtype)
@@ -72,13 +71,13 @@ def precision_of(path: Path, named: str = AUTO) -> Precision:
             raise ValueError(f"dtype is {named!r}; it takes {', '.join(DTYPES)}")
         return Precision(FORMATS[named], asked=True)
     sizes: Counter[torch.dtype] = Counter()
-    found: dict[str, torch.dtype] = {}
+    kinds: dict[str, torch.dtype] = {}
     for name, kind, count in stored_tensors(path):
         if kind in _STORED:
-            found[name] = _STORED[kind]
-            sizes[found[name]] += count
+            kinds[name] = _STORED[kind]
+            sizes[kinds[name]] += count
     main = sizes.most_common(1)[0][0] if sizes else torch.float32
-    return Precision(main, {name: kind for name, kind in found.items() if kind != main})
+    return Precision(main, {name: kind for name, kind in kinds.items() if kind != main})
 
 
 def for_adapters(precision: Precision) -> Precision:

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from jinja2 import Template as Compiled
 from jinja2 import TemplateError, nodes
@@ -25,6 +25,8 @@ from jinja2.runtime import LoopContext
 
 from burnish.models.template import Template
 from burnish.models.template_sandbox import Sandbox, filtered
+
+T = TypeVar("T")
 
 WORTH = 12  # messages; fewer are rendered again and again as fast
 _LATER = frozenset({"last", "length", "nextitem", "revindex", "revindex0"})  # attributes of a loop that look ahead
@@ -72,7 +74,7 @@ class Rendered:
 class Prefixes:
     """The texts of a conversation's beginnings."""
 
-    def __init__(self, template: Template, messages: Sequence[Mapping[str, Any]], tools: Any) -> None:
+    def __init__(self, template: Template, messages: Sequence[Mapping[str, object]], tools: object) -> None:
         self._template, self._messages, self._tools = template, messages, tools
         self.whole = Rendered.of(template.render(messages, False, tools))
         self._points = self._followed() if len(messages) >= WORTH else {}
@@ -130,10 +132,10 @@ class Log:
         self.seen = max(self.seen, index + 1)
 
 
-class Watched(Sequence):  # type: ignore[type-arg]
+class Watched(Sequence[object]):
     """Messages from number `first` on, for a template: whatever it reads of them is logged."""
 
-    def __init__(self, messages: Sequence[Any], log: Log, first: int = 0) -> None:
+    def __init__(self, messages: Sequence[object], log: Log, first: int = 0) -> None:
         self._messages, self._log, self._first = messages, log, first
 
     def __getitem__(self, at: Any) -> Any:
@@ -144,13 +146,13 @@ class Watched(Sequence):  # type: ignore[type-arg]
             return Watched(self._messages, self._log, self._first + (at.start or 0))
         return self._all()[at]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         for number in range(self._first, len(self._messages)):
             self._log.saw(number)
             yield self._messages[number]
         self._log.end = True
 
-    def followed(self) -> Iterator[Any]:
+    def followed(self) -> Iterator[object]:
         """The messages for the loop over them: what has been written when it asks for the next one is logged."""
         log = self._log
         for number in range(self._first, len(self._messages)):
@@ -183,7 +185,7 @@ class Watched(Sequence):  # type: ignore[type-arg]
     def __radd__(self, other: Any) -> Any:
         return other + self._all()
 
-    def _all(self) -> list[Any]:
+    def _all(self) -> list[object]:
         self._log.end = True
         return list(self._messages[self._first :])
 
@@ -203,7 +205,7 @@ class Follower(Sandbox):
         self.watching = _Watching()
 
     def follow(
-        self, template: Compiled, messages: Sequence[Any], values: Mapping[str, Any], length: int
+        self, template: Compiled, messages: Sequence[object], values: Mapping[str, object], length: int
     ) -> tuple[str, dict[int, int]]:
         """What a template makes of these messages, and by number of messages how much of it they determine."""
         log = self.watching.log = Log()
@@ -213,10 +215,10 @@ class Follower(Sandbox):
             written.append(piece)
         return "".join(written), log.points
 
-    def getattr(self, obj: Any, attribute: str) -> Any:
+    def getattr(self, obj: object, attribute: str) -> object:
         return self._looking(obj, attribute, super().getattr)
 
-    def getitem(self, obj: Any, argument: Any) -> Any:
+    def getitem(self, obj: object, argument: object) -> object:
         return self._looking(obj, argument, super().getitem)
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
@@ -226,7 +228,7 @@ class Follower(Sandbox):
             loop.iter.node = filtered(loop.iter.node, "_followed", self)
         return parsed
 
-    def _looking(self, obj: Any, name: Any, get: Callable[[Any, Any], Any]) -> Any:
+    def _looking(self, obj: object, name: T, get: Callable[[object, T], object]) -> object:
         """An attribute or an item; what a loop reads to answer a question about later messages is no step of it."""
         log = self.watching.log
         if log is None or not isinstance(obj, LoopContext) or name not in _LATER:
@@ -238,7 +240,7 @@ class Follower(Sandbox):
             log.ahead -= 1
 
 
-def _followed(items: Any) -> Any:
+def _followed(items: object) -> object:
     return items.followed() if isinstance(items, Watched) else items
 
 
@@ -249,7 +251,7 @@ class _Following:
     room: Follower
     compiled: Compiled
 
-    def follow(self, messages: Sequence[Any], values: Mapping[str, Any], size: int) -> tuple[str, dict[int, int]]:
+    def follow(self, messages: Sequence[object], values: Mapping[str, object], size: int) -> tuple[str, dict[int, int]]:
         return self.room.follow(self.compiled, messages, values, size)
 
 
@@ -289,11 +291,11 @@ def _separable(tree: nodes.Template) -> bool:
 def _computed(tree: nodes.Template) -> set[str]:
     """The names that a template sets to something else than a constant."""
     blocks = {name.name for one in tree.find_all(nodes.AssignBlock) for name in one.target.find_all(nodes.Name)}
-    found = {one.target.name for one in tree.find_all(nodes.AssignBlock) if isinstance(one.target, nodes.Name)}
-    found |= {one.name for one in tree.find_all(nodes.NSRef)} | blocks
+    names = {one.target.name for one in tree.find_all(nodes.AssignBlock) if isinstance(one.target, nodes.Name)}
+    names |= {one.name for one in tree.find_all(nodes.NSRef)} | blocks
     for one in tree.find_all(nodes.Assign):
         value = (one.node, *one.node.find_all(nodes.Node))
         if any(isinstance(node, nodes.Name | nodes.Call) for node in value):
             targets = (one.target, *one.target.find_all(nodes.Name))
-            found |= {target.name for target in targets if isinstance(target, nodes.Name)}
-    return found
+            names |= {target.name for target in targets if isinstance(target, nodes.Name)}
+    return names

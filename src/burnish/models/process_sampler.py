@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from burnish.core.types import Sampling
 from burnish.engine.local import LocalEngine, Request, Sample
+from burnish.engine.subprocess.messages import Sampled, Settings, Wanted
 from burnish.forward.module import decoder
 from burnish.forward.outputs import outputs, packable
 from burnish.forward.runner import runner_of
@@ -22,7 +21,7 @@ class Sampler:
 
     about = "burnish"
 
-    def __init__(self, folder: str, settings: dict[str, Any], progress: Callable[[], None]) -> None:
+    def __init__(self, folder: str, settings: Settings, progress: Callable[[], None]) -> None:
         torch.set_num_threads(
             settings["threads"]
         )  # the parent's number, so that its arithmetic is repeated bit for bit
@@ -38,14 +37,19 @@ class Sampler:
         self.model.load_state_dict(load_model(Path(folder), 0, torch.device("cpu")).state_dict())
         self.runner.weights_moved()
 
-    def sample(self, requests: list[dict[str, Any]], found: Callable[[dict[str, Any]], None]) -> None:
+    def sample(self, requests: list[Wanted], send: Callable[[Sampled], None]) -> None:
         """Each reply as it is finished; every pass of the model is progress."""
 
         def on_sample(i: int, sample: Sample) -> None:
-            reply = {"tokens": sample.tokens.tolist(), "logp": sample.logp.tolist(), "stopped": sample.stopped}
+            reply: Sampled = {
+                "id": requests[i]["id"],
+                "tokens": sample.tokens.tolist(),
+                "logp": sample.logp.tolist(),
+                "stopped": sample.stopped,
+            }
             if sample.allowed is not None:
-                reply["allowed"] = [sample.allowed.ids.tolist(), sample.allowed.sizes.tolist()]
-            found({"id": requests[i]["id"], **reply})
+                reply["allowed"] = sample.allowed.ids.tolist(), sample.allowed.sizes.tolist()
+            send(reply)
 
         self.engine.generate([_request(request) for request in requests], on_sample=on_sample)
 
@@ -54,10 +58,20 @@ class Sampler:
         """The log-prob of every token of each row but its first, at temperature 1."""
         tokens = [torch.tensor(row) for row in rows]
         masks = [torch.arange(len(row)) > 0 for row in rows]
-        found = outputs(self.runner, tokens, masks, {"logp"}, 1.0, packable(self.model), None)["logp"]
-        return [part.tolist() for part in found.split([len(row) - 1 for row in rows])]
+        logps = outputs(self.runner, tokens, masks, {"logp"}, 1.0, packable(self.model), None)["logp"]
+        return [part.tolist() for part in logps.split([len(row) - 1 for row in rows])]
 
 
-def _request(said: dict[str, Any]) -> Request:
-    how = {name: said[name] for name in ("max_new", *vars(Sampling()))}
-    return Request(torch.tensor(said["prompt"]), said["key"], stop=tuple(said["stop"]), **how)
+def _request(wanted: Wanted) -> Request:
+    return Request(
+        torch.tensor(wanted["prompt"]),
+        wanted["key"],
+        wanted["max_new"],
+        temperature=wanted["temperature"],
+        top_k=wanted["top_k"],
+        top_p=wanted["top_p"],
+        min_p=wanted["min_p"],
+        repetition_penalty=wanted["repetition_penalty"],
+        as_drawn=wanted["as_drawn"],
+        stop=tuple(wanted["stop"]),
+    )

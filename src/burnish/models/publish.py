@@ -25,9 +25,9 @@ def publish(models: Models, trained: tuple[str, ...], clock: Clock, notes: Notes
     for name in trained:
         models[name].version += 1
         models[name].fresh = True
-        found = models[name].send()
-        if found is not None:
-            notes.add(PROBE, found.mean)
+        gap = models[name].send()
+        if gap is not None:
+            notes.add(PROBE, gap.mean)
     for model in sorted(
         models, key=lambda one: -len(_chain(models, one.name))
     ):  # a copy of a copy before the copy itself
@@ -50,10 +50,10 @@ def _chain(models: Models, name: str) -> list[str]:
     return [role.follows]
 
 
-def _mix(mine: torch.nn.Module, theirs: torch.nn.Module, keep: float) -> None:
+def _mix(module: torch.nn.Module, source_module: torch.nn.Module, keep: float) -> None:
     """w <- keep w + (1 - keep) w_theirs, parameter by parameter."""
-    source = dict(theirs.named_parameters())
-    for name, p in mine.named_parameters():
+    source = dict(source_module.named_parameters())
+    for name, p in module.named_parameters():
         if name not in source:
             raise ValueError(
                 f"a follower has the parameter {name!r} and the model that it follows has not: both need the same "

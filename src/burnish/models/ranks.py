@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -83,7 +83,8 @@ class Ranks:
         """The rank of each of these items: consecutive ones, about as much for every rank."""
         size = np.asarray(sizes, dtype=np.float64)
         middle = np.cumsum(size) - size / 2
-        return np.minimum(self.world - 1, self.world * middle / max(1.0, size.sum())).astype(int).tolist()
+        rank = np.minimum(self.world - 1, self.world * middle / max(1.0, size.sum()))
+        return [int(owner) for owner in rank]
 
     def gather(self, data: bytes) -> list[bytes]:
         """All-gather: what every rank passed, in the order of the ranks."""
@@ -92,13 +93,13 @@ class Ranks:
         sizes = [torch.zeros(1, dtype=torch.long) for _ in range(self.world)]
         _settle(lambda: dist.all_gather(sizes, torch.tensor([len(data)]), async_op=True))
         longest = max(int(size) for size in sizes)
-        mine = torch.zeros(longest, dtype=torch.uint8)
-        mine[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-        found = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.world)]
-        _settle(lambda: dist.all_gather(found, mine, async_op=True))
-        return [part[: int(size)].numpy().tobytes() for part, size in zip(found, sizes, strict=True)]
+        padded = torch.zeros(longest, dtype=torch.uint8)
+        padded[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        parts = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.world)]
+        _settle(lambda: dist.all_gather(parts, padded, async_op=True))
+        return [part[: int(size)].numpy().tobytes() for part, size in zip(parts, sizes, strict=True)]
 
-    def gather_values(self, head: Any, tensors: Sequence[Tensor] = ()) -> list[tuple[Any, list[Tensor]]]:
+    def gather_values(self, head: T, tensors: Sequence[Tensor] = ()) -> list[tuple[T, list[Tensor]]]:
         """JSON-able values and tensors of every rank, in the order of the ranks."""
         if not self.connected:
             return [(head, list(tensors))]
@@ -108,14 +109,16 @@ class Ranks:
         """Broadcast: the (JSON-able) value of rank 0, on every rank."""
         if not self.connected:
             return value
-        return self.gather_values(value if not self.rank else None)[0][0]
+        head: T | None = value if not self.rank else None
+        first: T = decode(self.gather(encode(head, ()))[0])[0]
+        return first
 
-    def require_same(self, what: str, value: Any) -> None:
+    def require_same(self, what: str, value: object) -> None:
         """Raise RuntimeError on all ranks if one of them has another value."""
         if not self.connected:
             return
-        found = [head for head, _ in self.gather_values(value)]
-        others = [rank for rank, one in enumerate(found) if one != found[0]]
+        values = [head for head, _ in self.gather_values(value)]
+        others = [rank for rank, one in enumerate(values) if one != values[0]]
         if others:
             raise RuntimeError(
                 f"{what}: rank {others[0]} has other data than rank 0, so the run cannot go on; something in the run "
@@ -185,30 +188,30 @@ def here() -> Ranks:
 def samples_of_all(ranks: Ranks, own: Sequence[Sample]) -> list[Sample]:
     """The samples of all ranks, in order."""
     tensors = [tensor for sample in own for tensor in _tensors_of(sample)]
-    found: list[Sample] = []
+    samples: list[Sample] = []
     told = [(sample.stopped, sample.allowed is not None) for sample in own]
     for reasons, parts in ranks.gather_values(told, tensors):
         left = iter(parts)
-        found += [
-            Sample(next(left), next(left), why, Allowed(next(left), next(left)) if kept else None)
-            for why, kept in reasons
+        samples += [
+            Sample(next(left), next(left), why, Allowed(next(left), next(left)) if restricted else None)
+            for why, restricted in reasons
         ]
-    return found
+    return samples
 
 
 def _tensors_of(sample: Sample) -> list[Tensor]:
-    kept = [] if sample.allowed is None else [sample.allowed.ids, sample.allowed.sizes]
-    return [sample.tokens, sample.logp, *kept]
+    allowed = [] if sample.allowed is None else [sample.allowed.ids, sample.allowed.sizes]
+    return [sample.tokens, sample.logp, *allowed]
 
 
 def streams_of_all(ranks: Ranks, own: Sequence[dict[str, Tensor]]) -> list[dict[str, Tensor]]:
     """The streams of all ranks' traces, in order."""
-    found: list[dict[str, Tensor]] = []
+    joined: list[dict[str, Tensor]] = []
     tensors = [stream for streams in own for stream in streams.values()]
     for names, parts in ranks.gather_values([list(streams) for streams in own], tensors):
         left = iter(parts)
-        found += [{name: next(left) for name in some} for some in names]
-    return found
+        joined += [{name: next(left) for name in some} for some in names]
+    return joined
 
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
@@ -228,8 +231,8 @@ def _at_once(tensors: list[Tensor], exchange: Callable[[Tensor], dist.Work | Non
     """Exchange several tensors as one, and write what came of it into them."""
     flat = torch.cat([tensor.flatten() for tensor in tensors])
     _settle(lambda: exchange(flat), flat.is_cuda)
-    for tensor, found in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
-        tensor.copy_(found.view_as(tensor))
+    for tensor, part in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
+        tensor.copy_(part.view_as(tensor))
 
 
 def exchanged(begin: Callable[[], dist.Work | None], on_gpu: bool) -> dist.Work | None:
@@ -246,8 +249,8 @@ def _settle(begin: Callable[[], dist.Work | None], on_gpu: bool = False) -> None
     with with_others():
         work = begin()
         while work is not None and not _waited(work, on_gpu):
-            if said := _lost():
-                raise LostRankError(said, quiet=True)
+            if loss := _lost():
+                raise LostRankError(loss, quiet=True)
 
 
 def _waited(work: dist.Work, on_gpu: bool) -> bool:
@@ -272,8 +275,8 @@ def with_others() -> Iterator[None]:
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and "gloo" not in str(error):
             raise
-        said = _lost(VERDICT_SECONDS)
-        raise LostRankError(said or CUT, quiet=bool(said or os.environ.get(MEETING))) from None
+        loss = _lost(VERDICT_SECONDS)
+        raise LostRankError(loss or CUT, quiet=bool(loss or os.environ.get(MEETING))) from None
 
 
 def _lost(seconds: float = 0.0) -> str:

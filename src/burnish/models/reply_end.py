@@ -28,11 +28,11 @@ def unwritten_end(chat: Chat, reply: Tensor) -> Tensor:
     """
     if not was_cut(chat, reply):
         return reply[:0]
-    closing, said = chat.closing, reply.tolist()
-    written = next(k for k in range(len(closing) - 1, -1, -1) if not k or said[len(said) - k :] == closing[:k].tolist())
+    closing, ids = chat.closing, reply.tolist()
+    written = next(k for k in range(len(closing) - 1, -1, -1) if not k or ids[len(ids) - k :] == closing[:k].tolist())
     return closing[written:]
 
 
-def following(chat: Chat, reply: Tensor, said: str | Sequence[Message]) -> Tensor:
+def following(chat: Chat, reply: Tensor, observed: str | Sequence[Message]) -> Tensor:
     """What an environment says after a reply, up to where the next reply begins; first its end, if cut."""
-    return torch.cat([unwritten_end(chat, reply), chat.observation(said)])
+    return torch.cat([unwritten_end(chat, reply), chat.observation(observed)])

@@ -23,24 +23,24 @@ def require_same_tokens(method: Method, base: Path) -> None:
         role = method.models[name]
         for source in (role.source, role.mixed_with):
             if source is not None and source != "base" and role.follows is None:
-                found = difference(base, resolve(source))
-                if found:
+                apart = difference(base, resolve(source))
+                if apart:
                     raise ValueError(
                         f"the model {source!r} ({name}) has another tokenizer than the model that it is to read tokens "
-                        f"of: {found}; pass one with the same tokenizer, such as a larger model of the same family"
+                        f"of: {apart}; pass one with the same tokenizer, such as a larger model of the same family"
                     )
 
 
 def token_readers(method: Method) -> set[str]:
     """The language models that read tokens of others: in a part that does not let them write, or in a term."""
-    found: set[str] = set()
+    readers: set[str] = set()
     for phase in method.phases:
         groups = [placed.part.reads for placed in phase.parts()] + [term.reads for term in phase.learn.terms]
         for reads in groups:
-            asked = [name.removeprefix("model:").split(".") for name in reads if name.startswith("model:")]
-            writes = {model for model, what in asked if what == "generate"}
-            found |= {model for model, what in asked if what in READS and model not in writes}
-    return {name for name in found if name in method.models and not method.models[name].outputs}
+            uses = [name.removeprefix("model:").split(".") for name in reads if name.startswith("model:")]
+            writes = {model for model, what in uses if what == "generate"}
+            readers |= {model for model, what in uses if what in READS and model not in writes}
+    return {name for name in readers if name in method.models and not method.models[name].outputs}
 
 
 def difference(one: Path, other: Path) -> str:
@@ -55,15 +55,15 @@ def difference(one: Path, other: Path) -> str:
         return ""
     if not all(any(file for pattern in TOKENIZER_FILES for file in path.glob(pattern)) for path in places):
         return ""  # a described model (`burnish plan`) has none; a run refuses it when it is loaded
-    (mine, special), (theirs, their_special) = (_tokens(path) for path in places)
-    for token in sorted(mine.keys() & theirs.keys()):
-        if mine[token] != theirs[token]:
-            return f"{token!r:.40} is {mine[token]} in one and {theirs[token]} in the other"
-    by_id = {number: token for token, number in theirs.items()}
-    for token, number in mine.items():
-        if token not in theirs and number in by_id:
+    (ids, special), (other_ids, their_special) = (_tokens(path) for path in places)
+    for token in sorted(ids.keys() & other_ids.keys()):
+        if ids[token] != other_ids[token]:
+            return f"{token!r:.40} is {ids[token]} in one and {other_ids[token]} in the other"
+    by_id = {number: token for token, number in other_ids.items()}
+    for token, number in ids.items():
+        if token not in other_ids and number in by_id:
             return f"{number} is {token!r:.40} in one and {by_id[number]!r:.40} in the other"
-    alone = sorted((mine.keys() - theirs.keys() - special) | (theirs.keys() - mine.keys() - their_special))
+    alone = sorted((ids.keys() - other_ids.keys() - special) | (other_ids.keys() - ids.keys() - their_special))
     return f"only one of them has {alone[0]!r:.40}" if alone else ""
 
 
@@ -75,15 +75,15 @@ def _whole(path: Path) -> Path:
 def _tokens(path: Path) -> tuple[Mapping[str, int], set[str]]:
     """The ids of all tokens, and which tokens were added to the vocabulary that the tokenizer was made with."""
     told = read_json(path / "tokenizer.json")
-    found = _listed(told) if told is not None else None
-    if found is not None:
-        return found
+    listed = _listed(told) if told is not None else None
+    if listed is not None:
+        return listed
     tokenizer: Any = load_chat(path).tokenizer  # several files, which transformers' own classes know
     ids: dict[str, int] = dict(tokenizer.get_vocab())
     return ids, set(tokenizer.get_added_vocab())
 
 
-def _listed(told: Mapping[str, Any]) -> tuple[dict[str, int], set[str]] | None:
+def _listed(told: Mapping[str, object]) -> tuple[dict[str, int], set[str]] | None:
     """The same of a tokenizer.json; None for one of another form."""
     model, added = told.get("model"), told.get("added_tokens")
     vocabulary = model.get("vocab") if isinstance(model, dict) else None

@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
@@ -48,10 +47,10 @@ def require_sane_config(path: Path) -> None:
         elif key in RANGES and not RANGES[key][0] <= value <= RANGES[key][1]:
             wrong = f"it must be from {RANGES[key][0]:g} to {RANGES[key][1]:g}"
         if wrong:
-            said = str(value) if len(str(value)) < 40 else f"{str(value)[:40]}..."
-            raise ValueError(f"{name} is {said} in {path / 'config.json'}; {wrong}")
-    found = dict(numbers)
-    heads, shared = found.get("num_attention_heads"), found.get("num_key_value_heads")
+            shown = str(value) if len(str(value)) < 40 else f"{str(value)[:40]}..."
+            raise ValueError(f"{name} is {shown} in {path / 'config.json'}; {wrong}")
+    by_name = dict(numbers)
+    heads, shared = by_name.get("num_attention_heads"), by_name.get("num_key_value_heads")
     if heads and shared and heads % shared:
         raise ValueError(
             f"num_attention_heads is {heads} in {path / 'config.json'}; it must be a multiple of num_key_value_heads, "
@@ -75,7 +74,7 @@ def require_finite_weights(model: nn.Module, path: Path) -> None:
             )
 
 
-def _numbers(value: Any, name: str = "") -> Iterator[tuple[str, int | float]]:
+def _numbers(value: object, name: str = "") -> Iterator[tuple[str, int | float]]:
     """Every number below a JSON value, with the way to it."""
     if isinstance(value, dict):
         for key, item in value.items():

@@ -53,7 +53,7 @@ def _settle_config(file: Path) -> None:
     told = read_json(file) or {}
     if isinstance(told.get("target_modules"), list):
         told["target_modules"] = sorted(told["target_modules"])
-    found = name_of(Path(told.get("base_model_name_or_path") or ""))
-    if found is not None:
-        told |= {"base_model_name_or_path": found.repository, "revision": found.revision}
+    hub = name_of(Path(told.get("base_model_name_or_path") or ""))
+    if hub is not None:
+        told |= {"base_model_name_or_path": hub.repository, "revision": hub.revision}
     file.write_text(json.dumps(told, indent=2) + "\n")

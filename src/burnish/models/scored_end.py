@@ -18,6 +18,7 @@ from typing import Any
 from torch import nn
 
 from burnish.core.roles import Role
+from burnish.core.tokenizer import Tokenizer
 from burnish.forward.module import bare, vocabulary_size
 from burnish.models.chat import Chat
 from burnish.models.chat_style import use_template
@@ -31,7 +32,8 @@ def settle_end(module: nn.Module, chat: Chat, role: Role, path: Path, style: Sty
 
     Adapters have no config.json: their tokenizer names the padding that they were trained with.
     """
-    config, padding = bare(module).config, chat.tokenizer.pad_token_id
+    config: Any = bare(module).config
+    padding = chat.tokenizer.pad_token_id
     if role.liveness == "frozen":
         own = chat if style is None or style.template is None else load_chat(path)
         chat.padding = padding if is_adapter(path) else config.pad_token_id
@@ -66,10 +68,11 @@ def ending_with_the_turn(template: str, end: str, after: str) -> str:
     )
 
 
-def _pad_with(tokenizer: Any, token: int) -> None:
+def _pad_with(tokenizer: Tokenizer, token: int) -> None:
     """Give a tokenizer another of its special tokens as padding, for its files: burnish itself never pads texts."""
     text = tokenizer.decode([token])
     if hasattr(tokenizer, "use_padding"):
         tokenizer.use_padding(text)
     else:
-        tokenizer.pad_token = text
+        plain: Any = tokenizer
+        plain.pad_token = text

@@ -239,8 +239,8 @@ def whole_states(named: Mapping[str, nn.Parameter], parts: Sequence[Mapping[str,
     made: dict[str, Tensor] = {}
     for key in dict.fromkeys(key for part in parts for key in part):
         kind, name = key.split("/", 1)
-        held = [part[key] for part in parts if key in part]
-        made[key] = held[0] if held[0].ndim == 0 else torch.cat(held)
+        values = [part[key] for part in parts if key in part]
+        made[key] = values[0] if values[0].ndim == 0 else torch.cat(values)
         if kind.startswith("exp_avg"):  # torch's AdamW keeps moments in the shape of the parameter
             made[key] = made[key].view(named[name].shape)
     return made

@@ -43,9 +43,9 @@ def forget(models: Models) -> None:
 
 def serve(models: Models) -> Any:
     """On the other ranks: send moments as often as rank 0 asks for them; then what else it says."""
-    while (said := models.ranks.from_first(None)) == MOMENTS:
+    while (message := models.ranks.from_first(None)) == MOMENTS:
         _exchange(models)
-    return said
+    return message
 
 
 def _exchange(models: Models) -> None:
@@ -63,7 +63,7 @@ def _exchange(models: Models) -> None:
 
 def _collected(ranks: Ranks, own: dict[str, Tensor]) -> list[dict[str, Tensor]]:
     """On rank 0: what every rank holds, on the CPU; the others send it."""
-    shapes = [[name, list(value.shape), str(value.dtype).removeprefix("torch.")] for name, value in own.items()]
+    shapes = [(name, list(value.shape), str(value.dtype).removeprefix("torch.")) for name, value in own.items()]
     parts: list[dict[str, Tensor]] = []
     for source, (head, _) in enumerate(ranks.gather_values(shapes)):
         part = {name: value.cpu() for name, value in own.items()} if source == ranks.rank else {}

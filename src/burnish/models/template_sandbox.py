@@ -18,6 +18,7 @@ from typing import Any
 
 from jinja2 import Template, TemplateError, nodes
 from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
@@ -55,11 +56,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.filters.update(tojson=self._limited("tojson", _as_json), _counted=self._counted, _joined=self._joined)
         self.globals.update(raise_exception=_refuse, strftime_now=_now)
 
-    def render(self, template: Template, values: dict[str, Any], length: int) -> str:
+    def render(self, template: Template, values: dict[str, object], length: int) -> str:
         """What a template makes of these values, whose texts have `length` characters."""
         return "".join(self.pieces(template, values, length))
 
-    def pieces(self, template: Template, values: dict[str, Any], length: int) -> Iterator[str]:
+    def pieces(self, template: Template, values: dict[str, object], length: int) -> Iterator[str]:
         """The same, piece by piece: each when it is written."""
         spent = self.spent
         spent.turns, spent.made, spent.room = 0, 0, LONGEST + 4 * length
@@ -67,14 +68,14 @@ class Sandbox(ImmutableSandboxedEnvironment):
             self._fits(piece)
             yield piece
 
-    def call(self, context: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def call(self, context: Context, function: object, /, *args: object, **kwargs: object) -> object:
         self._turn(CALL)
         self._small(args, kwargs)
         self._format(getattr(getattr(function, "__wrapped__", None), "__self__", None))  # str.format, as Jinja wraps it
         self._grows(getattr(function, "__name__", ""), (getattr(function, "__self__", None), *args))
         return self._fits(super().call(context, function, *args, **kwargs))
 
-    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+    def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
         if operator == "**":
             self._number(left, 10**6)
             self._number(right, 64)
@@ -95,19 +96,19 @@ class Sandbox(ImmutableSandboxedEnvironment):
         visited: nodes.Template = _Concats().visit(parsed, self)
         return visited
 
-    def _counted(self, items: Iterable[Any]) -> Iterator[Any]:
+    def _counted(self, items: Iterable[object]) -> Iterator[object]:
         for item in items:
             self._turn()
             yield item
 
-    def _joined(self, parts: list[Any]) -> str:
+    def _joined(self, parts: list[object]) -> str:
         return str(self._fits("".join(map(str, parts))))
 
-    def _limited(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _limited(self, name: str, function: Callable[..., object]) -> Callable[..., object]:
         """A filter that takes no large numbers and makes no large texts. wraps() keeps Jinja's marks on it."""
 
         @functools.wraps(function)
-        def limited(*args: Any, **kwargs: Any) -> Any:
+        def limited(*args: object, **kwargs: object) -> object:
             self._turn()
             self._small(args, kwargs)
             given = [x for x in args if not isinstance(x, nodes.EvalContext | Context | Sandbox)]
@@ -122,11 +123,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if self.spent.turns > TURNS:
             raise TooMuch(f"it takes more than {TURNS:,} loop turns")
 
-    def _small(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _small(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         for value in (*args, *kwargs.values()):
             self._number(value, WIDEST)
 
-    def _grows(self, name: str, given: tuple[Any, ...]) -> None:
+    def _grows(self, name: str, given: tuple[object, ...]) -> None:
         """Refuse a text that would be too long, before it is made. given: the value itself, then the arguments."""
         texts = [x for x in given if isinstance(x, str)]
         size = 0
@@ -141,15 +142,15 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if size > self.spent.room:
             raise TooMuch(f"it makes texts of more than {self.spent.room:,} characters")
 
-    def _format(self, value: Any) -> None:
+    def _format(self, value: object) -> None:
         if isinstance(value, str) and _WIDE.search(value):
             raise TooMuch("it formats text with too large a width")
 
-    def _number(self, value: Any, most: int) -> None:
+    def _number(self, value: object, most: int) -> None:
         if isinstance(value, int | float) and not abs(value) <= most:
             raise TooMuch("it computes with too large a number")
 
-    def _fits(self, made: Any) -> Any:
+    def _fits(self, made: object) -> object:
         if isinstance(made, str | list | tuple | dict):
             self.spent.made += len(made)
             if len(made) > self.spent.room or self.spent.made > ALL * self.spent.room:
@@ -162,7 +163,7 @@ class _Generation(Extension):
 
     tags = {"generation"}
 
-    def parse(self, parser: Any) -> Any:
+    def parse(self, parser: Parser) -> nodes.Node:
         line = next(parser.stream).lineno
         return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
 
@@ -188,7 +189,7 @@ def _refuse(message: str) -> None:
     raise TemplateError(message)
 
 
-def _as_json(x: Any, ensure_ascii: bool = False, indent: int | None = None, **more: Any) -> str:
+def _as_json(x: object, ensure_ascii: bool = False, indent: int | None = None, **more: Any) -> str:
     return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, **more)
 
 

@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -41,7 +40,7 @@ class Piece:
 Samples = list[list[Piece]]
 
 
-def text_key(*what: Any) -> bytes | None:
+def text_key(*what: object) -> bytes | None:
     """The hash of values that JSON can hold; None for others, which are not cached."""
     try:
         told = json.dumps(what, separators=(",", ":"))
@@ -67,9 +66,9 @@ class TextCache:
         """The entry of a key; by `encode` where there is none."""
         if key is None:
             return encode()
-        found = self._new.get(key)
-        if found is not None:
-            return found
+        entry = self._new.get(key)
+        if entry is not None:
+            return entry
         for file in self._files:
             stored = file.find(key)
             if stored is not None:
@@ -152,9 +151,9 @@ class _File:
     @classmethod
     def recall(cls, name: str) -> _File | None:
         """The file of this name; None where there is none that can be used."""
-        found = private_cache.recall(FOLDER, name, on_disk=("tokens",))
+        arrays = private_cache.recall(FOLDER, name, on_disk=("tokens",))
         try:
-            return None if found is None else cls(found)
+            return None if arrays is None else cls(arrays)
         except KeyError:  # of a version without checksums
             return None
 
@@ -183,13 +182,13 @@ class _File:
     def _entry(self, first: int, last: int, tokens: np.ndarray) -> Samples:
         starts = self.starts[first : last + 1].tolist()
         flat = torch.from_numpy(tokens.astype(np.int64))
-        found: Samples = []
+        entry: Samples = []
         for i in range(last - first):
-            if self.numbers[first + i] == len(found):
-                found.append([])
+            if self.numbers[first + i] == len(entry):
+                entry.append([])
             own = flat[starts[i] - starts[0] : starts[i + 1] - starts[0]]
-            found[-1].append(Piece(own, float(self.weights[first + i])))
-        return found
+            entry[-1].append(Piece(own, float(self.weights[first + i])))
+        return entry
 
 
 def _arrays(entries: dict[bytes, Samples]) -> dict[str, np.ndarray]:
@@ -218,12 +217,12 @@ def _checksum(tokens: np.ndarray) -> int:
     return int.from_bytes(hashlib.blake2b(tokens.tobytes(), digest_size=8).digest(), "little", signed=True)
 
 
-def _remove_oldest(kept: str) -> None:
+def _remove_oldest(newest: str) -> None:
     """Keep the files of all datasets below ALL_FILES bytes."""
     folder = private_cache.private_folder(FOLDER)
     files = sorted(folder.glob("*.safetensors"), key=lambda file: -file.stat().st_mtime) if folder else []
     total = 0
     for file in files:
         total += file.stat().st_size
-        if total > ALL_FILES and not file.name.startswith(kept):
+        if total > ALL_FILES and not file.name.startswith(newest):
             file.unlink(missing_ok=True)

@@ -10,7 +10,6 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from burnish.models.template import Template
 from burnish.util.files import read_json
@@ -70,13 +69,15 @@ class Tokens:
 
     def encode_many(self, texts: list[str]) -> list[list[int]]:
         """The ids of texts, without special tokens around them."""
-        return [found.ids for found in self.inner.encode_batch_fast(texts, add_special_tokens=False)]
+        return [encoding.ids for encoding in self.inner.encode_batch_fast(texts, add_special_tokens=False)]
 
-    def decode(self, ids: Iterable[int], skip_special_tokens: bool = False, **_: Any) -> str:
+    def decode(self, ids: Iterable[int], skip_special_tokens: bool = False, **_: object) -> str:
         text: str = self.inner.decode(list(ids), skip_special_tokens=skip_special_tokens)
         return text
 
-    def apply_chat_template(self, messages: list[Any], *, tokenize: bool, add_generation_prompt: bool = False) -> str:
+    def apply_chat_template(
+        self, messages: list[dict[str, object]], *, tokenize: bool, add_generation_prompt: bool = False
+    ) -> str:
         """The messages as the template puts them, in text."""
         assert not tokenize, "text is asked for"
         return Template(self.chat_template or "", self.named).render(messages, add_generation_prompt)
@@ -104,8 +105,8 @@ class Tokens:
         for name, content in self.files.items():
             (Path(folder) / name).write_bytes(content)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Tokens:
+    def __deepcopy__(self, memo: dict[int, object]) -> Tokens:
         twin = object.__new__(Tokens)
-        kept = {name: value for name, value in vars(self).items() if name != "inner"}
-        twin.__dict__.update(kept, inner=type(self.inner).from_str(self.inner.to_str()))
+        copied = {name: value for name, value in vars(self).items() if name != "inner"}
+        twin.__dict__.update(copied, inner=type(self.inner).from_str(self.inner.to_str()))
         return twin

@@ -25,9 +25,9 @@ class Boxed:
     def papers(self) -> tuple[papers.Paper, ...]:
         """The papers that it follows."""
         load_all()  # papers of the zoo stand in the files of their methods
-        known = {one.id: one for entry in METHODS.values() for one in entry.papers}
-        known |= {one.id: one for one in vars(papers).values() if isinstance(one, papers.Paper)}
-        return tuple(known[paper] for paper in self.recipe.papers)
+        by_id = {one.id: one for entry in METHODS.values() for one in entry.papers}
+        by_id |= {one.id: one for one in vars(papers).values() if isinstance(one, papers.Paper)}
+        return tuple(by_id[paper] for paper in self.recipe.papers)
 
     @property
     def example(self) -> str:

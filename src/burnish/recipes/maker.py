@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-Rows = list[dict[str, Any]]
+Rows = list[dict[str, object]]
 
 
 @dataclass(frozen=True)
@@ -28,14 +27,14 @@ class Maker:
     positional: str = ""
     writes: bool = True
     replies: bool = True
-    like: Callable[[Mapping[str, Any]], Rows] | None = None
+    like: Callable[[Mapping[str, object]], Rows] | None = None
 
     def known(self) -> set[str]:
         """The options of the stage."""
         names = {one.name for one in dataclasses.fields(self.options)} - {"out", "json"}
         return names | ({self.positional} if self.positional else set())
 
-    def words(self, options: Mapping[str, Any]) -> list[str]:
+    def words(self, options: Mapping[str, object]) -> list[str]:
         """The words of the command line that say these options."""
         told: list[str] = [str(options[self.positional])] if self.positional and self.positional in options else []
         for key, value in options.items():

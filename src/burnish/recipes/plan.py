@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from burnish.config.flags import read
 from burnish.config.options import Config, Options, configure, method_fields, one_length, unknown
@@ -21,6 +20,7 @@ from burnish.config.resumable import ENDS, RESUMABLE
 from burnish.core.method import Method
 from burnish.methods.table import Entry, find
 from burnish.models.known_models import resolve
+from burnish.recipes.formats import columns_of
 from burnish.recipes.maker import Maker
 from burnish.recipes.recipe import Recipe, Stage, filled, references
 from burnish.run.data_versions import present
@@ -38,17 +38,17 @@ class PlannedStage:
     """
 
     stage: Stage
-    options: dict[str, Any]
+    options: dict[str, object]
     uses: tuple[str, ...]
     product: str
-    inputs: dict[str, Any] = field(default_factory=dict)
+    inputs: dict[str, object] = field(default_factory=dict)
     reward: bool = False
 
     @property
     def name(self) -> str:
         return self.stage.name
 
-    def same(self) -> dict[str, Any]:
+    def same(self) -> dict[str, object]:
         """What makes it the same stage: options that change what it makes, and the versions of its inputs."""
         free = {*RESUMABLE, "device", "json"} - set(ENDS)
         return {**{key: value for key, value in self.options.items() if key not in free}, "inputs": self.inputs}
@@ -67,20 +67,20 @@ def plan_recipe(recipe: Recipe, makers: Mapping[str, Maker]) -> list[PlannedStag
     """Check every stage; ValueError names the stage and what is wrong with it."""
     _check_shared(recipe, makers)
     with tempfile.TemporaryDirectory() as folder:
-        known = _Known(Path(folder))
+        context = _Known(Path(folder))
         for stage in recipe.stages:
             try:
                 options = _all_options(recipe, stage, makers)
                 uses = tuple(dict.fromkeys(references(options, recipe.names())))
-                _check_kinds(options, known.planned)
+                _check_kinds(options, context.planned)
                 check = _check_training if stage.command == "train" else _check_command
-                known.planned[stage.name] = check(stage, options, uses, known, makers)
+                context.planned[stage.name] = check(stage, options, uses, context, makers)
             except ValueError as error:
                 raise ValueError(f"stage {stage.name!r}: {error}") from None
-        return list(known.planned.values())
+        return list(context.planned.values())
 
 
-def configured(stage: Stage, options: Mapping[str, Any]) -> tuple[Entry, Config]:
+def configured(stage: Stage, options: Mapping[str, object]) -> tuple[Entry, Config]:
     """The configuration of a training stage whose references are filled in."""
     entry = find(stage.method)
     return entry, configure(entry, stage.method, one_length({k: v for k, v in options.items() if k != "method"}))
@@ -97,26 +97,26 @@ def _known_options(stage: Stage, makers: Mapping[str, Maker]) -> set[str]:
 
 def _check_shared(recipe: Recipe, makers: Mapping[str, Maker]) -> None:
     """Raise ValueError for a shared option that no stage has."""
-    known = {name for stage in recipe.stages for name in _known_options(stage, makers)}
+    options = {name for stage in recipe.stages for name in _known_options(stage, makers)}
     for name in recipe.options:
-        if name not in known or name == "method":
-            raise ValueError(f"options: {unknown('no stage of the recipe', name, known)}")
+        if name not in options or name == "method":
+            raise ValueError(f"options: {unknown('no stage of the recipe', name, options)}")
 
 
-def _all_options(recipe: Recipe, stage: Stage, makers: Mapping[str, Maker]) -> dict[str, Any]:
+def _all_options(recipe: Recipe, stage: Stage, makers: Mapping[str, Maker]) -> dict[str, object]:
     """The options of a stage, with those of the recipe that it has and does not set itself."""
-    known = _known_options(stage, makers)
+    own_options = _known_options(stage, makers)
     for name in stage.options:
-        if name not in known:
-            raise ValueError(unknown(stage.what, name, known))
+        if name not in own_options:
+            raise ValueError(unknown(stage.what, name, own_options))
     own = stage.options
     length = own.keys() & {"steps", "epochs"}
     given = {"model": recipe.model, "task": recipe.task, **recipe.options}
-    shared = {k: v for k, v in given.items() if k in known and not (length and k in ("steps", "epochs"))}
+    shared = {k: v for k, v in given.items() if k in own_options and not (length and k in ("steps", "epochs"))}
     return {**shared, **own}
 
 
-def _check_kinds(options: Mapping[str, Any], planned: Mapping[str, PlannedStage]) -> None:
+def _check_kinds(options: Mapping[str, object], planned: Mapping[str, PlannedStage]) -> None:
     """A model is made by a training stage, a task by a stage that writes a file."""
     for key, wanted in (("model", "model"), ("task", "file")):
         one = planned.get(str(options.get(key)))
@@ -131,22 +131,22 @@ def _check_kinds(options: Mapping[str, Any], planned: Mapping[str, PlannedStage]
 
 
 def _check_training(
-    stage: Stage, options: dict[str, Any], uses: tuple[str, ...], known: _Known, makers: Mapping[str, Maker]
+    stage: Stage, options: dict[str, object], uses: tuple[str, ...], context: _Known, makers: Mapping[str, Maker]
 ) -> PlannedStage:
-    ready = filled(options, known.products)
+    ready = filled(options, context.products)
     entry, config = configured(stage, ready)
     options = _typed(options, ready, config.to_dict())
     if config.options.on == "ray":
         planned = plan_run(entry, replace(config, options=replace(config.options, on="here")))
     else:
         planned = plan_run(entry, config)
-    start = known.planned.get(str(options["model"]))
+    start = context.planned.get(str(options["model"]))
     reward = _gives_numbers(planned.method)
     if start is not None and start.reward and not reward:
         raise ValueError(f"model is {start.name!r}, which is a reward model; it cannot give replies")
-    known.products[stage.name] = config.options.model
-    inputs: dict[str, Any] = dict(planned.rewards)
-    if not list(references({"task": options["task"]}, list(known.planned))):
+    context.products[stage.name] = config.options.model
+    inputs: dict[str, object] = dict(planned.rewards)
+    if not list(references({"task": options["task"]}, list(context.planned))):
         inputs |= present(planned.source)
     if start is None:
         inputs["model"] = fingerprint(planned.base)
@@ -154,7 +154,7 @@ def _check_training(
     return PlannedStage(stage, options, uses, f"{stage.name}/model" if learns else "", inputs, reward)
 
 
-def _typed(options: dict[str, Any], ready: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def _typed(options: dict[str, object], ready: dict[str, object], values: Mapping[str, object]) -> dict[str, object]:
     """The options with values of their types (50, not "50"), where they do not refer to a stage."""
     return {key: values.get(key, value) if ready[key] == value else value for key, value in options.items()}
 
@@ -164,31 +164,31 @@ def _gives_numbers(method: Method) -> bool:
 
 
 def _check_command(
-    stage: Stage, options: dict[str, Any], uses: tuple[str, ...], known: _Known, makers: Mapping[str, Maker]
+    stage: Stage, options: dict[str, object], uses: tuple[str, ...], context: _Known, makers: Mapping[str, Maker]
 ) -> PlannedStage:
     maker = makers[stage.command]
-    ready = filled(options, known.products)
-    asked: tuple[list[str], Any] | None = read(maker.options, maker.name, maker.words(ready), plain=1)
-    if asked is None:
+    ready = filled(options, context.products)
+    parsed: tuple[list[str], object] | None = read(maker.options, maker.name, maker.words(ready), plain=1)
+    if parsed is None:
         raise ValueError(f"`help` is no option of a stage; see burnish {maker.name} --help")
-    options = _typed(options, ready, vars(asked[1]))
-    inputs: dict[str, Any] = {}
-    start = known.planned.get(str(options.get("model")))
+    options = _typed(options, ready, vars(parsed[1]))
+    inputs: dict[str, object] = {}
+    start = context.planned.get(str(options.get("model")))
     if start is not None and start.reward and maker.replies:
         raise ValueError(f"model is {start.name!r}, which is a reward model; it cannot give replies")
     if start is None and "model" in ready:
         inputs["model"] = fingerprint(resolve(str(ready["model"])))
-    source = resolve_task(str(ready["task"]), columns=ready.get("columns")) if "task" in ready else None
-    if source is not None and str(options["task"]) not in known.planned:
+    source = resolve_task(str(ready["task"]), columns=columns_of(ready)) if "task" in ready else None
+    if source is not None and str(options["task"]) not in context.planned:
         inputs |= {one.name: one.version() for one in datasets_of(source)}
     product = ""
     if maker.writes:
         product = f"{stage.name}/{stage.name}.jsonl"
-        known.products[stage.name] = _stand_in(known.folder / f"{stage.name}.jsonl", maker, ready)
+        context.products[stage.name] = _stand_in(context.folder / f"{stage.name}.jsonl", maker, ready)
     return PlannedStage(stage, options, uses, product, inputs)
 
 
-def _stand_in(file: Path, maker: Maker, options: Mapping[str, Any]) -> str:
+def _stand_in(file: Path, maker: Maker, options: Mapping[str, object]) -> str:
     """A file in the format that a command will write."""
     assert maker.like is not None, maker.name
     file.write_text("".join(json.dumps(row) + "\n" for row in maker.like(options)))
@@ -197,10 +197,10 @@ def _stand_in(file: Path, maker: Maker, options: Mapping[str, Any]) -> str:
 
 def fingerprint(model: Path) -> str:
     """A hash of the names and sizes of a model's files, and of its configuration."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for file in sorted(model.iterdir()):
         if file.is_file() and file.suffix in (".json", ".safetensors"):
-            found.update(f"{file.name} {file.stat().st_size}\n".encode())
+            digest.update(f"{file.name} {file.stat().st_size}\n".encode())
     config = model / "config.json"
-    found.update(config.read_bytes() if config.is_file() else b"")
-    return found.hexdigest()[:16]
+    digest.update(config.read_bytes() if config.is_file() else b"")
+    return digest.hexdigest()[:16]

@@ -26,7 +26,7 @@ class Stage:
 
     name: str
     command: str
-    options: dict[str, Any]
+    options: dict[str, object]
 
     @property
     def method(self) -> str:
@@ -51,7 +51,7 @@ class Recipe:
     stages: tuple[Stage, ...]
     model: str = "tiny"
     task: str = "add"
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, object] = field(default_factory=dict)
     about: str = ""
     papers: tuple[str, ...] = ()
     represents: str = ""
@@ -71,7 +71,7 @@ class Recipe:
             for stage in self.stages
         }
         texts = {"about": self.about, "represents": self.represents, "leaves_out": self.leaves_out}
-        told: dict[str, Any] = {key: text for key, text in texts.items() if text}
+        told: dict[str, object] = {key: text for key, text in texts.items() if text}
         told |= {"papers": list(self.papers)} if self.papers else {}
         return {**told, "model": self.model, "task": self.task, "options": self.options, "stages": stages}
 
@@ -81,14 +81,14 @@ class Recipe:
 
     def following(self, names: Iterable[str]) -> list[str]:
         """These stages and all that depend on them, in order."""
-        found = set(names)
+        reached = set(names)
         for stage in self.stages:
-            if found & set(self.uses(stage)):
-                found.add(stage.name)
-        return [name for name in self.names() if name in found]
+            if reached & set(self.uses(stage)):
+                reached.add(stage.name)
+        return [name for name in self.names() if name in reached]
 
 
-def read_recipe(file: Path, changes: Mapping[str, Any] | None = None, name: str | None = None) -> Recipe:
+def read_recipe(file: Path, changes: Mapping[str, object] | None = None, name: str | None = None) -> Recipe:
     """The recipe of a YAML file; `changes` are those of `changed`."""
     if not file.is_file():
         raise ValueError(
@@ -97,7 +97,7 @@ def read_recipe(file: Path, changes: Mapping[str, Any] | None = None, name: str 
     return changed(parse(read_yaml(file), str(file), name or file.stem), changes or {})
 
 
-def parse(stored: Any, where: str, name: str) -> Recipe:
+def parse(stored: object, where: str, name: str) -> Recipe:
     """The recipe of a file's contents; ValueError names what is wrong."""
     if not isinstance(stored, dict) or not isinstance(stored.get("stages"), dict) or not stored["stages"]:
         raise ValueError(
@@ -115,7 +115,7 @@ def parse(stored: Any, where: str, name: str) -> Recipe:
         name,
         tuple(_stage(str(key), value, where) for key, value in stored["stages"].items()),
         str(stored.get("model", "tiny")),
-        _plain({"task": stored.get("task", "add")})["task"],
+        str(_plain({"task": stored.get("task", "add")})["task"]),
         _plain(shared),
         " ".join(str(stored.get("about", "")).split()),
         tuple(map(str, stored.get("papers") or ())),
@@ -126,7 +126,7 @@ def parse(stored: Any, where: str, name: str) -> Recipe:
     return recipe
 
 
-def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
+def changed(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:
     """The recipe with other values: {"rl.steps": 50} of a stage, {"seed": 1} of all, and {"model": ...}, {"task": ...}.
 
     A model or task is that of the stages which name none.
@@ -147,7 +147,7 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
     return parse(told, f"recipe {recipe.name}", recipe.name)
 
 
-def references(options: Mapping[str, Any], names: list[str]) -> Iterator[str]:
+def references(options: Mapping[str, object], names: list[str]) -> Iterator[str]:
     """The stages that options refer to: `model` and `task` by their bare name, every text by {name}."""
     for key, value in options.items():
         if key in WHOLE and value in names:
@@ -156,18 +156,18 @@ def references(options: Mapping[str, Any], names: list[str]) -> Iterator[str]:
             yield from (name for name in REFERENCE.findall(value) if name in names)
 
 
-def filled(options: Mapping[str, Any], products: Mapping[str, str]) -> dict[str, Any]:
+def filled(options: Mapping[str, object], products: Mapping[str, str]) -> dict[str, object]:
     """The options with what the stages made in place of their names."""
 
-    def of(key: str, value: Any) -> Any:
+    def of(key: str, value: object) -> object:
         if key in WHOLE and isinstance(value, str) and value in products:
             return products[value]
-        return REFERENCE.sub(lambda found: products.get(found[1], found[0]), value) if isinstance(value, str) else value
+        return REFERENCE.sub(lambda match: products.get(match[1], match[0]), value) if isinstance(value, str) else value
 
     return {key: of(key, value) for key, value in options.items()}
 
 
-def _stage(name: str, stored: Any, where: str) -> Stage:
+def _stage(name: str, stored: object, where: str) -> Stage:
     if not NAME.fullmatch(name) or name in GENERATED or name in MODELS:
         why = (
             "is a task or a model" if name in GENERATED or name in MODELS else "is no word of letters, digits, - and _"
@@ -197,7 +197,7 @@ def _check_order(recipe: Recipe, where: str) -> None:
                 )
 
 
-def _plain(options: Mapping[Any, Any]) -> dict[str, Any]:
+def _plain(options: Mapping[object, object]) -> dict[str, object]:
     """Options by their names in Python; lists and mappings (of tasks, rewards) as the text of the flag."""
     named = {str(key).replace("-", "_"): value for key, value in options.items()}
     return {
@@ -206,7 +206,7 @@ def _plain(options: Mapping[Any, Any]) -> dict[str, Any]:
     }
 
 
-def _one_length(options: dict[str, Any], option: str) -> dict[str, Any]:
+def _one_length(options: dict[str, object], option: str) -> dict[str, object]:
     """The options without the other way to say how long a run is, if that is what changes."""
     for other in {"steps", "epochs"} - {option} if option in ("steps", "epochs") else ():
         options.pop(other, None)

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -105,7 +104,7 @@ def run_recipe(
         return RecipeResult(folder, tuple(state.stages[one.name] for one in planned))
 
 
-def read_folder(folder: Path, changes: Mapping[str, Any]) -> Recipe:
+def read_folder(folder: Path, changes: Mapping[str, object]) -> Recipe:
     """The recipe of a folder that an earlier start made."""
     if not (folder / FILE).is_file():
         raise ValueError(f"{folder} is not the folder of a recipe: it has no {FILE}; pass the one that --out named")
@@ -181,7 +180,7 @@ def _run_stage(
 
 def _train(
     one: PlannedStage,
-    options: dict[str, Any],
+    options: dict[str, object],
     state: State,
     now: StageState,
     counting: Counting,
@@ -211,8 +210,8 @@ def _train_on_ranks(place: Path, config: Config, world: int, now: StageState) ->
     code = launch.launch(["--resume", str(place)] if (place / "config.yaml").is_file() else [str(file)], world)
     if code not in (0, 130):
         raise ValueError(f"its ranks ended with exit code {code}, and said why above")
-    found = Folder(place).read_json("evaluation.json") or {}
-    now.before, now.after = found.get("before"), found.get("after")
+    stored = Folder(place).read_json("evaluation.json") or {}
+    now.before, now.after = stored.get("before"), stored.get("after")
     _without_answers(now)
     return code == 0
 
@@ -224,7 +223,7 @@ def _without_answers(now: StageState) -> None:
             outcome["shown"] = []
 
 
-def _command(one: PlannedStage, options: dict[str, Any], state: State, now: StageState, maker: Maker) -> bool:
+def _command(one: PlannedStage, options: dict[str, object], state: State, now: StageState, maker: Maker) -> bool:
     (state.folder / one.name).mkdir(exist_ok=True)
     if maker.writes:
         file = state.folder / one.product
@@ -233,12 +232,12 @@ def _command(one: PlannedStage, options: dict[str, Any], state: State, now: Stag
             with file.open(encoding="utf-8") as rows:
                 now.numbers = {"rows": sum(1 for _ in rows)}
         return code == 0
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
         code = maker.main([*maker.words(options), "--json"])
     if code == 0:
-        write_text(state.folder / one.name / f"{one.name}.json", said.getvalue())
-        now.numbers = json.loads(said.getvalue())
+        write_text(state.folder / one.name / f"{one.name}.json", printed.getvalue())
+        now.numbers = json.loads(printed.getvalue())
     return code == 0
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from burnish.core.loop import Report
 from burnish.run.observers import Observer
@@ -27,14 +27,24 @@ class StageState:
 
     name: str
     what: str
-    same: dict[str, Any]
+    same: dict[str, object]
     done: bool = False
     seconds: float = 0.0
     tokens: int = 0
     product: str = ""
-    before: dict[str, Any] | None = None
-    after: dict[str, Any] | None = None
-    numbers: dict[str, Any] = field(default_factory=dict)
+    before: dict[str, object] | None = None
+    after: dict[str, object] | None = None
+    numbers: dict[str, object] = field(default_factory=dict)
+
+
+class StepLine(TypedDict):
+    """A line of steps.jsonl: the tokens of a step, and the seconds of its session so far."""
+
+    stage: str
+    session: str
+    step: int
+    tokens: int
+    seconds: float
 
 
 class State:
@@ -63,8 +73,8 @@ class State:
         if made.exists():
             number = next(i for i in range(1, 10_000) if not (self.folder / f"{name}.{i}").exists())
             made.rename(self.folder / f"{name}.{number}")
-        kept = [line for line in self._lines() if line["stage"] != name]
-        write_text(self.folder / STEPS, "".join(json.dumps(line) + "\n" for line in kept))
+        lines = [line for line in self._lines() if line["stage"] != name]
+        write_text(self.folder / STEPS, "".join(json.dumps(line) + "\n" for line in lines))
 
     def spent(self, name: str) -> tuple[float, int]:
         """Seconds and tokens of a stage, in all sessions; a step that was repeated counts once."""
@@ -76,30 +86,30 @@ class State:
                 tokens[line["step"]] = line["tokens"]
         return sum(sessions.values()), sum(tokens.values())
 
-    def _lines(self) -> list[dict[str, Any]]:
+    def _lines(self) -> list[StepLine]:
         file = self.folder / STEPS
         lines = file.read_text().splitlines() if file.exists() else []
-        return [found for line in lines if (found := _step(line)) is not None]  # a crash may have cut the last one
+        return [step for line in lines if (step := _step(line)) is not None]  # a crash may have cut the last one
 
 
 def _stage(told: Any) -> StageState:
     """A stage as it was stored; TypeError for anything else."""
-    found = StageState(**told)
+    stage = StageState(**told)
     kinds = {"name": str, "what": str, "same": dict, "done": bool, "product": str, "numbers": dict}
     for key, kind in kinds.items():
-        if not isinstance(getattr(found, key), kind):
-            raise TypeError(f"its {key} is {getattr(found, key)!r:.40}")
+        if not isinstance(getattr(stage, key), kind):
+            raise TypeError(f"its {key} is {getattr(stage, key)!r:.40}")
     for key in ("before", "after"):
-        if not isinstance(getattr(found, key), dict | None):
-            raise TypeError(f"its {key} is {getattr(found, key)!r:.40}")
+        if not isinstance(getattr(stage, key), dict | None):
+            raise TypeError(f"its {key} is {getattr(stage, key)!r:.40}")
     for key in ("seconds", "tokens"):
-        value = getattr(found, key)
+        value = getattr(stage, key)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise TypeError(f"its {key} is {value!r:.40}")
-    return found
+    return stage
 
 
-def _step(line: str) -> dict[str, Any] | None:
+def _step(line: str) -> StepLine | None:
     """A line of steps.jsonl; None for one that is cut or damaged: it only counts tokens and time."""
     try:
         told = json.loads(line)
@@ -107,7 +117,8 @@ def _step(line: str) -> dict[str, Any] | None:
         return None
     wanted = {"stage": str, "session": str, "step": int, "tokens": int, "seconds": int | float}
     whole = isinstance(told, dict) and all(isinstance(told.get(key), kind) for key, kind in wanted.items())
-    return told if whole else None
+    step: StepLine | None = told if whole else None
+    return step
 
 
 class Counting(Observer):
@@ -118,8 +129,8 @@ class Counting(Observer):
         self.began, self.session, self.last = clock(), f"{time.time():.3f}", -1
 
     def stepped(self, report: Report, heldout: dict[str, float], seconds: float) -> None:
-        traces = [trace for found in report.groups.values() for group in found for trace in group.traces]
-        traces += [one.trace for found in report.dropped.values() for one in found]
+        traces = [trace for groups in report.groups.values() for group in groups for trace in group.traces]
+        traces += [one.trace for groups in report.dropped.values() for one in groups]
         turns = [turn for trace in traces for turn in trace.turns]
         self.last = report.clock.step
         self.add(self.last, sum(turn.tokens.numel() for turn in turns))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from rich.table import Table
 
@@ -48,11 +47,11 @@ def lines(stages: Iterable[StageState]) -> list[str]:
 
 
 def _measured(one: StageState) -> str:
-    names = [str(found["name"]).removeprefix("held-out ") for found in (one.before, one.after) if found]
+    names = [str(measure["name"]).removeprefix("held-out ") for measure in (one.before, one.after) if measure]
     return " -> ".join(dict.fromkeys(names)) or str(one.numbers.get("measure", "rows" if "rows" in one.numbers else ""))
 
 
-def _shown(stored: dict[str, Any] | None) -> str:
+def _shown(stored: dict[str, object] | None) -> str:
     if stored is None:
         return ""
     outcome = Outcome.from_json(stored)
@@ -60,12 +59,13 @@ def _shown(stored: dict[str, Any] | None) -> str:
     return value if outcome.sampled is None else f"{value} ({outcome.sampled.accuracy.mean:.1%})"
 
 
-def _number(numbers: dict[str, Any]) -> str:
+def _number(numbers: dict[str, object]) -> str:
     """The main number of a stage that measures or writes a file."""
     if "rows" in numbers:
         return f"{numbers['rows']:,}"
     greedy = numbers.get("greedy") or numbers.get("accuracy")
     if not isinstance(greedy, dict):
         return ""
-    sampled = (numbers.get("pass") or {}).get("1")
+    by_k = numbers.get("pass")
+    sampled = by_k.get("1") if isinstance(by_k, dict) else None
     return f"{greedy['mean']:.1%}" + (f" ({sampled['mean']:.1%})" if sampled else "")

@@ -7,17 +7,18 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from burnish.report.catalogue import UNREADABLE, Summary, name_of, printable, readable, summary, unreadable
 from burnish.report.definitions import definitions
 from burnish.report.titles import titles
-from burnish.report.tree import calls_in, tree_of
+from burnish.report.tree import Node, calls_in, tree_of
 from burnish.store.control import order
 from burnish.store.health import RECENT, WINDOW, HealthLimits, worries
 from burnish.store.reader import ORDERS, RunStore, find_runs, open_store
+from burnish.store.records import TraceOrder, TraceRow
 from burnish.store.schema import FILE
 
 Query = dict[str, str]
@@ -32,8 +33,8 @@ class Api:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._cache: dict[Path, tuple[Any, dict[str, Any]]] = {}
-        self.answers: dict[str, Callable[[Query], Any]] = {
+        self._cache: dict[Path, tuple[object, dict[str, Any]]] = {}
+        self.answers: dict[str, Callable[[Query], object]] = {
             "runs": self.runs,
             "metrics": self.metrics,
             "traces": self.traces,
@@ -88,7 +89,7 @@ class Api:
             run = unreadable(path, self.root, error)
             return {**dataclasses.asdict(run), "path": printable(str(path)), "spark": [], "curve": ""}
 
-    def metrics(self, query: Query) -> dict[str, Any]:
+    def metrics(self, query: Query) -> dict[str, object]:
         """Metrics and timings after a step, events after an event, and the run's state and health warnings."""
         with self.open(query) as store:
             after, event = _integer(query, "after", -1), _integer(query, "event", 0)
@@ -110,7 +111,7 @@ class Api:
                 "worries": worries(rows if after < 0 else _history(store), limits),
             }
 
-    def steps(self, query: Query) -> dict[str, Any]:
+    def steps(self, query: Query) -> dict[str, object]:
         """The steps and phases with recorded traces, and the run's state."""
         with self.open(query) as store:
             steps = store.sql("SELECT DISTINCT step FROM groups ORDER BY step")
@@ -121,7 +122,7 @@ class Api:
                 "state": store.state(),
             }
 
-    def traces(self, query: Query) -> dict[str, Any]:
+    def traces(self, query: Query) -> dict[str, object]:
         """A page of traces; `more` is true if there is another page."""
         limit = _page(query)
         filters: dict[str, Any] = {"order": query.get("order", "newest"), "offset": _integer(query, "offset", 0)}
@@ -137,28 +138,28 @@ class Api:
             rows = store.traces(**filters, search=query.get("search", ""), limit=limit + 1)
         return {"rows": [_short(row) for row in rows[:limit]], "more": len(rows) > limit}
 
-    def groups(self, query: Query) -> dict[str, Any]:
+    def groups(self, query: Query) -> dict[str, object]:
         """A page of groups, each with the scores of its traces."""
         limit, step = _page(query), _integer(query, "step", 0) if query.get("step") else None
-        order = "oldest" if query.get("order") == "oldest" else "newest"
+        order: TraceOrder = "oldest" if query.get("order") == "oldest" else "newest"
         with self.open(query) as store:
             rows = store.groups(step, order=order, limit=limit + 1, offset=_integer(query, "offset", 0))
         return {"rows": [{**row, "prompt": row["prompt"][:600]} for row in rows[:limit]], "more": len(rows) > limit}
 
-    def trace(self, query: Query) -> dict[str, Any]:
+    def trace(self, query: Query) -> dict[str, object]:
         """One trace with its tokens and streams, and the other traces of its group."""
         with self.open(query) as store:
             trace = store.trace(_integer(query, "id", 0))
             siblings = [_short(row) for row in store.traces(group=trace["group_id"], limit=MOST)]
         return {**trace, "calls": calls_in(trace), "siblings": siblings}
 
-    def tree(self, query: Query) -> list[dict[str, Any]]:
+    def tree(self, query: Query) -> list[Node]:
         """The replies of a group's traces as a tree."""
         with self.open(query) as store:
             rows = store.traces(group=_integer(query, "group", 0), limit=MOST)
             return tree_of([{**row, "tokens": store.tokens(row["id"])} for row in rows])
 
-    def prompt(self, query: Query) -> list[dict[str, Any]]:
+    def prompt(self, query: Query) -> list[dict[str, object]]:
         """Traces of one task from every step of every run, those of the queried run first."""
         folders, queried = self.folders(), query.get("run", "")
         names = sorted(folders, key=lambda name: name != queried)[:RUNS_MOST]
@@ -185,7 +186,7 @@ class Api:
         return {"ordered": query["action"]}
 
 
-def _as_json(value: Any) -> bytes:
+def _as_json(value: object) -> bytes:
     """JSON as browsers read it: null for NaN and infinities, "?" for lone surrogates."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
@@ -194,7 +195,7 @@ def _as_json(value: Any) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -252,12 +253,12 @@ def _history(store: RunStore) -> list[dict[str, Any]]:
     return [*store.metrics(upto=RECENT - 1), *store.metrics(last - WINDOW)]
 
 
-def _short(row: dict[str, Any]) -> dict[str, Any]:
+def _short(row: TraceRow) -> TraceRow:
     """A trace in a list, with long texts truncated."""
     return {**row, "prompt": row["prompt"][:600], "text": row["text"][:600], "given": None}
 
 
-def _columns(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _columns(rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
     """Rows of steps as columns, the form that charts need, and smaller as JSON."""
     names = dict.fromkeys(name for row in rows for name in row if name != "step")
     return {"steps": [row["step"] for row in rows], "series": {name: [row.get(name) for row in rows] for name in names}}

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from burnish.store.reader import RunStore, find_runs, open_store, state_of
 from burnish.store.schema import FILE
@@ -140,12 +139,12 @@ def summary(store: RunStore, root: Path) -> Summary:
     )
 
 
-def tags_of(text: Any) -> tuple[str, ...]:
+def tags_of(text: object) -> tuple[str, ...]:
     """The tags in the value of --tag."""
     return tuple(tag.strip() for tag in printable(str(text or "")).split(",") if tag.strip())
 
 
-def _option(config: dict[str, Any], name: str) -> str:
+def _option(config: Mapping[str, object], name: str) -> str:
     return printable(str(config.get(name, "?")))
 
 
@@ -155,14 +154,15 @@ def result_of(store: RunStore) -> str:
     before, after = (evaluation.get(when) for when in ("before", "after"))
     if after and state_of(store.info()) != "running":  # a resumed run has one from before it was resumed
         name = after["name"]
-        return f"{_written(name, before)} -> {_written(name, after)}" if before else _written(name, after)
+        reached = _written(name, after["value"]["mean"])
+        return f"{_written(name, before['value']['mean'])} -> {reached}" if before else reached
     last = store.sql("SELECT name, value FROM metrics WHERE name LIKE 'heldout/%' ORDER BY step DESC, rowid LIMIT 1")
     last = last or store.sql("SELECT name, value FROM metrics WHERE name = 'reward' ORDER BY step DESC LIMIT 1")
     if not last or last[0]["value"] is None:
         return ""
     name, value = last[0]["name"], last[0]["value"]
-    start = f"{_written(name, before)} -> " if before and name != "reward" else ""
-    return f"{start}{_written(name, {'value': {'mean': value}})} so far" + (" (reward)" if name == "reward" else "")
+    start = f"{_written(name, before['value']['mean'])} -> " if before and name != "reward" else ""
+    return f"{start}{_written(name, value)} so far" + (" (reward)" if name == "reward" else "")
 
 
 def pick(run: str, root: str | Path = RUNS) -> Path:
@@ -170,11 +170,11 @@ def pick(run: str, root: str | Path = RUNS) -> Path:
     for path in (Path(run), Path(root) / run):
         if os.path.lexists(path / FILE):
             return path
-    known = summaries(root)
-    intact = [summary for summary in known if summary.state != UNREADABLE]
+    runs = summaries(root)
+    intact = [summary for summary in runs if summary.state != UNREADABLE]
     if run == "last" and intact:
         return intact[0].path
-    matches = [summary for summary in known if summary.name.startswith(run)]
+    matches = [summary for summary in runs if summary.name.startswith(run)]
     if len(matches) == 1:
         return matches[0].path
     if matches:
@@ -191,7 +191,7 @@ def duration(seconds: float) -> str:
     return f"{max(0.0, seconds):.0f} s"
 
 
-def _written(name: str, outcome: dict[str, Any]) -> str:
+def _written(name: str, mean: float) -> str:
     from burnish.report.numbers import written
 
-    return written(name, outcome["value"]["mean"])
+    return written(name, mean)

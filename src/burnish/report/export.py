@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from burnish.store.reader import RunStore
+from burnish.store.records import TraceTokens
 
-Rows = Iterator[dict[str, Any]]
+Rows = Iterator[Mapping[str, object]]
 BATCH = 2000  # rows in memory at once
 
 
@@ -33,8 +34,8 @@ def _traces(store: RunStore) -> Rows:
     start = 0
     while page := store.sql("SELECT id FROM traces WHERE id > ? ORDER BY id LIMIT ?", start, BATCH):
         for row in page:
-            trace = store.trace(row["id"])
-            tokens = trace.pop("tokens")
+            trace: dict[str, Any] = {**store.trace(row["id"])}
+            tokens: TraceTokens = trace.pop("tokens")
             nested = ("turns", "scores", "turn_scores", "tags", "note", "given")
             for name in nested:
                 trace[name] = json.dumps(trace[name], ensure_ascii=False)
@@ -98,8 +99,8 @@ def _typed(field: Any, pyarrow: Any) -> Any:
     return field.type
 
 
-def _pages(rows: Rows) -> Iterator[list[dict[str, Any]]]:
-    page: list[dict[str, Any]] = []
+def _pages(rows: Rows) -> Iterator[list[Mapping[str, object]]]:
+    page: list[Mapping[str, object]] = []
     for row in rows:
         page.append(row)
         if len(page) == BATCH:

@@ -27,8 +27,8 @@ def derived(run: ObservedRun) -> list[tuple[str, str]]:
     about = run.about
     part = f" ({_count(about.moving)} trained)" if 0 < about.moving < about.weights else ""
     precision = "fp32" if about.device == "cpu" else "bf16 autocast over fp32 weights"
-    held = {"split": "bf16, with the other half of fp32 beside it", "bfloat16": "bf16, rounded at random"}
-    precision = held.get(settings.master_weights, precision)
+    precisions = {"split": "bf16, with the other half of fp32 beside it", "bfloat16": "bf16, rounded at random"}
+    precision = precisions.get(settings.master_weights, precision)
     n = run.config.arguments.get("n")
     batch = f"batch size {settings.prompts}"
     if isinstance(n, int):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any
 
 from burnish.report.charts import STYLE as CHARTS
 from burnish.report.charts import standalone
 from burnish.report.page import STYLE, curves, samples
 from burnish.report.summary import curve_of, run_report
 from burnish.store.reader import RunStore
+from burnish.store.records import TraceRow
 
 _SCOPE = "burnish-run"
 
@@ -31,7 +31,7 @@ class Plot:
         return f"Plot of {', '.join(self._drawings)}"
 
 
-class Traces(list[dict[str, Any]]):
+class Traces(list[TraceRow]):
     """Traces as a list of dicts, which a notebook shows as a table."""
 
     def _repr_html_(self) -> str:
@@ -47,10 +47,10 @@ class Traces(list[dict[str, Any]]):
 def plot(store: RunStore, *names: str) -> Plot:
     """Plot the named metrics over the steps; by default the learning curves."""
     metrics = store.metrics()
-    known = dict.fromkeys(name for row in metrics for name in row if name != "step")
+    recorded = dict.fromkeys(name for row in metrics for name in row if name != "step")
     for name in names:
-        if name not in known:
-            raise ValueError(f"this run has no metric {name!r}; it has {', '.join(known) or 'none yet'}")
+        if name not in recorded:
+            raise ValueError(f"this run has no metric {name!r}; it has {', '.join(recorded) or 'none yet'}")
     curves = [curve_of(name, metrics) for name in names]
     curves = curves or [curve for curve in run_report(store).curves if curve.chapter == "Learning"]
     return Plot({curve.name: standalone(curve.drawn()) for curve in curves if curve.points})

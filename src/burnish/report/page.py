@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 from burnish.report.catalogue import duration
 from burnish.report.charts import COLOURS
 from burnish.report.charts import STYLE as CHARTS
 from burnish.report.summary import RunReport, Sample, config_text, when
+from burnish.store.records import EventRow, TraceRow
 
 STYLE = """
 :root{--bg:#faf8f5;--card:#fff;--ink:#23201c;--dim:#7a736a;--line:#e6e0d8;--good:#2e8b57;--bad:#c2362c;\
@@ -121,7 +122,7 @@ def _bar(report: RunReport) -> str:
     return f'<div class="stages">{"".join(parts)}</div><p>{" &#160; ".join(legend)}</p>'
 
 
-def _traces(title: str, traces: list[dict[str, Any]]) -> str:
+def _traces(title: str, traces: Sequence[TraceRow]) -> str:
     if not traces:
         return ""
     rows = []
@@ -135,7 +136,7 @@ def _traces(title: str, traces: list[dict[str, Any]]) -> str:
     return f'<h2>{escape(title)}</h2><div class="card"><table>{"".join(rows)}</table></div>'
 
 
-def _events(events: list[dict[str, Any]]) -> str:
+def _events(events: Sequence[EventRow]) -> str:
     if not events:
         return ""
     rows = []
@@ -161,11 +162,11 @@ def _reproduction(report: RunReport) -> str:
 
 def made_with(report: RunReport) -> str:
     """Versions, machine and commit in one sentence."""
-    known = report.environment
+    facts_of = report.environment
     names = ("burnish", "torch", "transformers", "python")
-    facts = ", ".join(f"{name} {known[name]}" for name in names if known.get(name))
-    facts += f"; {known.get('platform', '')}, {known.get('cores', '?')} cores"
-    facts += f", {known['gpu']}" if known.get("gpu") else ""
+    facts = ", ".join(f"{name} {facts_of[name]}" for name in names if facts_of.get(name))
+    facts += f"; {facts_of.get('platform', '')}, {facts_of.get('cores', '?')} cores"
+    facts += f", {facts_of['gpu']}" if facts_of.get("gpu") else ""
     if report.git:
         changed = f" with {len(report.git['changed'])} files changed" if report.git["changed"] else ""
         facts += f"; commit {report.git['commit'][:12]}{changed}"

@@ -30,9 +30,9 @@ def _columns(points: Sequence[Point], end: float, n: int) -> list[float | None]:
     sums: dict[int, list[float]] = {}
     for x, y in points:
         sums.setdefault(min(n - 1, int(x / end * n)), []).append(y)
-    known = sorted((column, sum(ys) / len(ys)) for column, ys in sums.items())
+    means = sorted((column, sum(ys) / len(ys)) for column, ys in sums.items())
     columns: list[float | None] = [None] * n
-    for (a, y), (b, z) in zip(known, known[1:] or known, strict=False):
+    for (a, y), (b, z) in zip(means, means[1:] or means, strict=False):
         for column in range(a, b + 1):
             columns[column] = y + (z - y) * (column - a) / max(1, b - a)
     return columns

@@ -119,8 +119,8 @@ class Progress(Observer):
         self.health.add(metrics)
         name, measured = numbers.trained_series(metrics), numbers.heldout_of(metrics)
         if name:
-            kept = self.trained[::2] if len(self.trained) > MOST_POINTS else self.trained
-            self.trained_name, self.trained = name, [*kept, (metrics["step"] + 1, metrics[name])]
+            points = self.trained[::2] if len(self.trained) > MOST_POINTS else self.trained
+            self.trained_name, self.trained = name, [*points, (metrics["step"] + 1, metrics[name])]
         if measured:
             self.heldout_name = measured[0]
             self.heldout.append((metrics["step"] + 1, measured[1]))

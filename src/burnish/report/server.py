@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from importlib.resources import files
-from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from burnish.report.api import Api, Query
@@ -55,7 +54,7 @@ def make_server(api: Api, endpoint: Endpoint) -> HttpServer:
     per_client = most if endpoint.loopback else min(most, CONNECTIONS_PER_CLIENT)
     limits = Limits(BODY_BYTES, BODY_SECONDS, connections=most, strangers=most, per_client=per_client, working=most)
     server = HttpServer(Dashboard(api, endpoint), listener, limits)
-    endpoint.where = (endpoint.where[0], server.port, *endpoint.where[2:])  # type: ignore[assignment]  # same length
+    endpoint.where = (endpoint.where[0], server.port, *endpoint.where[2:])
     return server
 
 
@@ -70,7 +69,7 @@ class Dashboard:
     def hosts(self) -> set[str]:
         return self.endpoint.hosts()
 
-    def error(self, status: HTTPStatus, sentence: str) -> dict[str, Any]:
+    def error(self, status: HTTPStatus, sentence: str) -> dict[str, object]:
         return {"error": sentence}
 
     def admit(self, request: Request) -> None:
@@ -113,12 +112,12 @@ class Dashboard:
 
     def _send(self, reply: Reply, ask: Callable[[], bytes | None]) -> None:
         try:
-            found = ask()
+            answer = ask()
         except ValueError as error:
             raise bad(str(error)) from None
-        if found is None:
+        if answer is None:
             raise Refused(HTTPStatus.NOT_FOUND, NOT_FOUND)
-        reply.send(found, JSON)
+        reply.send(answer, JSON)
 
     def _file(self, reply: Reply, name: str) -> None:
         """Send a static file. Names are looked up in the folder's listing and never joined to a path."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Iterable
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -21,7 +20,7 @@ from burnish.learn.learn import Learn, plan_of
 from burnish.methods.table import Entry
 from burnish.tasks.table import source
 
-_PLACEHOLDERS: dict[Any, Any] = {int: 1, float: 1.0}  # for options without a default; others get "tiny", a model
+_PLACEHOLDERS: dict[object, object] = {int: 1, float: 1.0}  # for options without a default; others get "tiny", a model
 STEPS = 100  # the run length for which schedules are described
 
 
@@ -135,7 +134,7 @@ def sampling(method: Method) -> str:
     )
 
 
-def coefficient(value: Any) -> str:
+def coefficient(value: object) -> str:
     """A number, or the first and last value of a schedule over STEPS steps."""
     if not callable(value):
         return f"{value:g}"

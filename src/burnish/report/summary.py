@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -14,6 +15,7 @@ from burnish.report.numbers import written
 from burnish.report.titles import is_share, title_of
 from burnish.store.health import HealthLimits, worries
 from burnish.store.reader import RunStore
+from burnish.store.records import Evaluation, EventRow, GitState, ShownReply, TraceRow
 
 LEARNING = ("reward", "correct", "*/accuracy", "*/nll", "*/margin", "score/*")
 HEALTH = (
@@ -47,8 +49,8 @@ class Curve:
         form = percent if self.share else short
         y_range = (0.0, 1.0) if self.share and all(0 <= y <= 1 for _, y in self.points) else None
         line = Line(form(self.points[-1][1]), self.points)
-        known = title_of(self.name)
-        title = f"{known.title}, {known.unit}" if known.unit and not self.share else known.title
+        titled = title_of(self.name)
+        title = f"{titled.title}, {titled.unit}" if titled.unit and not self.share else titled.title
         return line_chart([line], title=title, y_form=form, y_range=y_range, width=420, height=200)
 
 
@@ -73,11 +75,11 @@ class RunReport:
     curves: list[Curve]
     time: list[tuple[str, float]]
     samples: list[Sample]
-    traces: dict[str, list[dict[str, Any]]]
-    events: list[dict[str, Any]]
-    config: dict[str, Any]
-    environment: dict[str, Any]
-    git: dict[str, Any] | None
+    traces: dict[str, list[TraceRow]]
+    events: list[EventRow]
+    config: dict[str, object]
+    environment: dict[str, object]
+    git: GitState | None
     count: int
 
     @property
@@ -104,12 +106,12 @@ def run_report(store: RunStore) -> RunReport:
     )
 
 
-def curve_of(name: str, metrics: list[dict[str, Any]]) -> Curve:
+def curve_of(name: str, metrics: Sequence[Mapping[str, Any]]) -> Curve:
     """One metric of a run's steps."""
     return _curve("", name, [(row["step"] + 1, row[name]) for row in metrics if row.get(name) is not None])
 
 
-def config_text(config: dict[str, Any]) -> str:
+def config_text(config: dict[str, object]) -> str:
     """The configuration as YAML, for `burnish train run.yaml`."""
     import yaml
 
@@ -120,7 +122,7 @@ def when(moment: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
 
 
-def _headline(evaluation: dict[str, Any], metrics: list[dict[str, Any]]) -> str:
+def _headline(evaluation: Mapping[str, Evaluation | None], metrics: Sequence[Mapping[str, Any]]) -> str:
     before, after = evaluation.get("before"), evaluation.get("after")
     if after and before:
         told = f"held-out {after['name'].removeprefix('held-out ')}: {_estimate(before)} → {_estimate(after)}"
@@ -140,19 +142,19 @@ def _headline(evaluation: dict[str, Any], metrics: list[dict[str, Any]]) -> str:
     )
 
 
-def _estimate(outcome: dict[str, Any]) -> str:
+def _estimate(outcome: Evaluation) -> str:
     mean, low, high = (outcome["value"][key] for key in ("mean", "low", "high"))
     name = outcome["name"]
     band = "" if low == high else f" [{written(name, low)}, {written(name, high)}]"
     return written(name, mean) + band
 
 
-def _curves(metrics: list[dict[str, Any]], evaluation: dict[str, Any]) -> list[Curve]:
+def _curves(metrics: Sequence[Mapping[str, Any]], evaluation: Mapping[str, Evaluation | None]) -> list[Curve]:
     names = list(dict.fromkeys(name for row in metrics for name in row if name != "step"))
-    held = [name for name in names if name.startswith("heldout/")]
-    if not held and evaluation.get("after"):
-        held = ["heldout/" + evaluation["after"]["name"].removeprefix("held-out ")]
-    curves, used = [], set(held)
+    heldout = [name for name in names if name.startswith("heldout/")]
+    if not heldout and (after := evaluation.get("after")):
+        heldout = ["heldout/" + after["name"].removeprefix("held-out ")]
+    curves, used = [], set(heldout)
     for chapter, patterns in (("Learning", LEARNING), ("Health", HEALTH), ("Everything else", ("*",))):
         for name in (name for pattern in patterns for name in names if fnmatchcase(name, pattern)):
             if name not in used:
@@ -160,16 +162,18 @@ def _curves(metrics: list[dict[str, Any]], evaluation: dict[str, Any]) -> list[C
                 points = [(row["step"] + 1, row[name]) for row in metrics if row.get(name) is not None]
                 curves.append(_curve(chapter, name, points))
         if chapter == "Learning":
-            curves += [_curve(chapter, name, _held_out(name, metrics, evaluation)) for name in held]
+            curves += [_curve(chapter, name, _held_out(name, metrics, evaluation)) for name in heldout]
     return [curve for curve in curves if curve.points]
 
 
 def _curve(chapter: str, name: str, points: list[Point]) -> Curve:
-    known = definition(name)
-    return Curve(chapter, name, known.what if known else "", points, is_share(name))
+    defined = definition(name)
+    return Curve(chapter, name, defined.what if defined else "", points, is_share(name))
 
 
-def _held_out(name: str, metrics: list[dict[str, Any]], evaluation: dict[str, Any]) -> list[tuple[float, float]]:
+def _held_out(
+    name: str, metrics: Sequence[Mapping[str, Any]], evaluation: Mapping[str, Evaluation | None]
+) -> list[tuple[float, float]]:
     points = [(row["step"] + 1, row[name]) for row in metrics if row.get(name) is not None]
     for which, step in (("before", 0), ("after", len(metrics))):
         outcome = evaluation.get(which)
@@ -188,9 +192,12 @@ def _time(store: RunStore) -> list[tuple[str, float]]:
     return [(name, seconds) for name, seconds in times if total and seconds / total > 0.002]
 
 
-def _samples(evaluation: dict[str, Any]) -> list[Sample]:
-    before = {shown["prompt"]: shown for shown in (evaluation.get("before") or {}).get("shown", ())}
-    after = {shown["prompt"]: shown for shown in (evaluation.get("after") or {}).get("shown", ())}
+def _shown(outcome: Evaluation | None) -> list[ShownReply]:
+    return outcome.get("shown", []) if outcome else []
+
+
+def _samples(evaluation: Mapping[str, Evaluation | None]) -> list[Sample]:
+    before, after = ({shown["prompt"]: shown for shown in _shown(evaluation.get(when))} for when in ("before", "after"))
     return [
         Sample(
             prompt,
@@ -203,7 +210,7 @@ def _samples(evaluation: dict[str, Any]) -> list[Sample]:
     ]
 
 
-def _traces(store: RunStore, metrics: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+def _traces(store: RunStore, metrics: Sequence[Mapping[str, Any]]) -> dict[str, list[TraceRow]]:
     """A few distinct traces by title: the best and worst of the last step (any, without rewards), and dropped ones."""
     last = metrics[-1]["step"] if metrics else 0
     best, worst = (store.traces(step=last, order=order, limit=LOOK) for order in ("best", "worst"))
@@ -216,6 +223,6 @@ def _traces(store: RunStore, metrics: list[dict[str, Any]]) -> dict[str, list[di
     return {title: _distinct(traces) for title, traces in sections.items()}
 
 
-def _distinct(traces: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _distinct(traces: Sequence[TraceRow]) -> list[TraceRow]:
     """The first three traces with distinct prompt and reply."""
     return list({(trace["prompt"], trace["text"]): trace for trace in reversed(traces)}.values())[::-1][:3]

@@ -149,8 +149,8 @@ def title_of(name: str) -> Title:
             return Title(title.replace("{}", middle.replace("_", " ")), unit)
     head, _, last = name.rpartition("/")
     words = last.replace("_", " ") or name
-    known = definition(name)
-    unit = SHARE if known and known.what.startswith("share") else ""
+    defined = definition(name)
+    unit = SHARE if defined and defined.what.startswith("share") else ""
     return Title(f"{words[0].upper()}{words[1:]}" + (f": {head.replace('_', ' ')}" if head else ""), unit)
 
 

@@ -4,28 +4,40 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
+from typing import TypedDict
 
 from burnish.envs.tools import ToolCall, parse_calls
+from burnish.store.records import FullTrace
 
 SHOWN = 160  # characters of a reply in a tree
 _CONTROL = re.compile(r"<\|[^|]*\|>|</?s>")  # what the chat template writes between messages
 _NOT_SAID = ("task", "env")  # authors whose turns are not replies
 
 
-def calls_in(trace: Mapping[str, Any]) -> dict[int, list[str]]:
+class Node(TypedDict):
+    """A reply in a tree: traces go through it, and it ends some of them; reward: their mean."""
+
+    depth: int
+    text: str
+    answer: str
+    traces: list[int]
+    reward: float | None
+    ends: bool
+
+
+def calls_in(trace: FullTrace) -> dict[int, list[str]]:
     """The tool calls of each turn that makes some, written as name(argument=value)."""
-    found = {}
+    calls_of = {}
     for i, (author, text, _) in enumerate(_turns(trace)):
         calls = parse_calls(text) if author not in _NOT_SAID else []
         if calls:
-            found[i] = [_written(call) for call in calls]
-    return found
+            calls_of[i] = [_written(call) for call in calls]
+    return calls_of
 
 
-def tree_of(traces: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def tree_of(traces: Sequence[FullTrace]) -> list[Node]:
     """The replies of a group's traces, depth first. Traces whose turns begin with the same tokens share their nodes.
 
     A node: depth, text of the reply, answer of the environment, the ids of the traces that go through it, the mean of
@@ -40,17 +52,17 @@ def tree_of(traces: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 Reply = tuple[tuple[int, ...], str, str]  # the tokens up to its end and its answer's, its text, the answer
 
 
-def _nodes(paths: Sequence[tuple[Mapping[str, Any], list[Reply]]], depth: int) -> list[dict[str, Any]]:
+def _nodes(paths: Sequence[tuple[FullTrace, list[Reply]]], depth: int) -> list[Node]:
     first: dict[tuple[int, ...], int] = {}  # nodes stand in the order of the first trace that goes through them
     for _, path in paths:
         first.setdefault(path[depth][0], len(first))
-    found: list[dict[str, Any]] = []
+    nodes: list[Node] = []
     ordered = sorted(paths, key=lambda one: first[one[1][depth][0]])
     for _, some in groupby(ordered, key=lambda one: one[1][depth][0]):
         through = list(some)
         _, text, answer = through[0][1][depth]
         rewards = [trace["reward"] for trace, _ in through if trace["reward"] is not None]
-        found.append(
+        nodes.append(
             {
                 "depth": depth,
                 "text": text[:SHOWN],
@@ -60,34 +72,34 @@ def _nodes(paths: Sequence[tuple[Mapping[str, Any], list[Reply]]], depth: int) -
                 "ends": any(len(path) == depth + 1 for _, path in through),
             }
         )
-        found += _nodes([one for one in through if len(one[1]) > depth + 1], depth + 1)
-    return found
+        nodes += _nodes([one for one in through if len(one[1]) > depth + 1], depth + 1)
+    return nodes
 
 
-def _replies(trace: Mapping[str, Any]) -> list[Reply]:
+def _replies(trace: FullTrace) -> list[Reply]:
     """The replies of a trace, each with what the environment answered."""
-    found: list[Reply] = []
+    replies: list[Reply] = []
     for author, text, ids in _turns(trace):
         if author == "task":
             continue
-        if author == "env" and found:
-            before, said, answer = found[-1]
-            found[-1] = ((*before, *ids), said, answer + text)
+        if author == "env" and replies:
+            before, text_of_reply, answer = replies[-1]
+            replies[-1] = ((*before, *ids), text_of_reply, answer + text)
         else:
-            found.append((tuple(ids), text, ""))
-    return found or [((), "", "")]
+            replies.append((tuple(ids), text, ""))
+    return replies or [((), "", "")]
 
 
-def _turns(trace: Mapping[str, Any]) -> list[tuple[str, str, list[int]]]:
+def _turns(trace: FullTrace) -> list[tuple[str, str, list[int]]]:
     """Author, text without control tokens, and token ids of each turn."""
-    found, start = [], 0
+    turns, start = [], 0
     ids, pieces = trace["tokens"]["ids"], trace["tokens"]["pieces"]
     for turn in trace["turns"]:
         end = start + turn["tokens"]
         text = _CONTROL.sub("", "".join(pieces[start:end])).strip()
-        found.append((turn["author"], text, ids[start:end]))
+        turns.append((turn["author"], text, ids[start:end]))
         start = end
-    return found
+    return turns
 
 
 def _written(call: ToolCall) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from burnish.core.call_syntax import Call
 from burnish.reward_functions.call import Columns
 from burnish.reward_functions.reward import Answer, Found, OneReward, combined
 from burnish.reward_functions.sandboxed import row_of
-from burnish.verifiers.table import build_check
+from burnish.verifiers.table import Row, build_check
 
 
 class RewardByRow(OneReward):
@@ -19,14 +18,14 @@ class RewardByRow(OneReward):
     """
 
     def __init__(self, call: Call, name: str | None, make: Callable[[str], OneReward]) -> None:
-        self.choose = build_check(call)
+        self.choose: Callable[[Row], str] = build_check(call)
         self.call, self.name, self.make = call, name or call.name, make
         self._made: dict[str, OneReward] = {}
 
     def another(self) -> RewardByRow:
         return RewardByRow(self.call, self.name, self.make)
 
-    def answers(self, prompts: Sequence[Any], replies: Sequence[str], columns: Columns) -> list[Answer]:
+    def answers(self, prompts: Sequence[object], replies: Sequence[str], columns: Columns) -> list[Answer]:
         chosen = [self.choose(row_of(prompt, columns, i)) for i, prompt in enumerate(prompts)]
         results: list[Answer] = [None] * len(replies)
         for text in dict.fromkeys(chosen):
@@ -34,14 +33,14 @@ class RewardByRow(OneReward):
             if text not in self._made:
                 self._made[text] = self.make(text)
             part = {name: [values[i] for i in places] for name, values in columns.items()}
-            found = self._made[text].answers([prompts[i] for i in places], [replies[i] for i in places], part)
-            for i, answer in zip(places, found, strict=True):
+            answers = self._made[text].answers([prompts[i] for i in places], [replies[i] for i in places], part)
+            for i, answer in zip(places, answers, strict=True):
                 results[i] = answer
         return results
 
-    def ask(self, prompts: Sequence[Any], replies: Sequence[str], columns: Columns) -> Found:
+    def ask(self, prompts: Sequence[object], replies: Sequence[str], columns: Columns) -> Found:
         return [combined({self.name: (1.0, answer)}) for answer in self.answers(prompts, replies, columns)]
 
-    def scores(self, prompts: Sequence[Any], replies: Sequence[str], columns: Columns) -> list[float | None]:
+    def scores(self, prompts: Sequence[object], replies: Sequence[str], columns: Columns) -> list[float | None]:
         """Not used: `answers` has verdicts with their reasons."""
         raise NotImplementedError

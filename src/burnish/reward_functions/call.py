@@ -32,7 +32,7 @@ ALIASES = {
     "ground_truth": "answer",
     "target": "answer",
 }  # as datasets call them
-Columns = Mapping[str, Sequence[Any]]
+Columns = Mapping[str, Sequence[object]]
 
 
 class WrongShape(ValueError):
@@ -57,7 +57,7 @@ class RewardCall:
         )
         self.messages = _annotated(self.parameters.get("completions"))
 
-    def __call__(self, prompts: Sequence[Any], completions: Sequence[str], columns: Columns) -> list[float | None]:
+    def __call__(self, prompts: Sequence[object], completions: Sequence[str], columns: Columns) -> list[float | None]:
         """One number for each completion, or None where the reward does not apply.
 
         Raises ValueError: NotFinite for NaN or infinity, WrongShape if there is no list with one entry a completion,
@@ -71,24 +71,24 @@ class RewardCall:
 
     # ------------------------------------------------------------------------------------------------------- a batch
 
-    def _batch(self, prompts: Sequence[Any], completions: Sequence[str], columns: Columns) -> list[Any]:
+    def _batch(self, prompts: Sequence[object], completions: Sequence[str], columns: Columns) -> list[object]:
         if self.messages is not True:
             try:
-                found = self._called(prompts, completions, columns)
+                scores = self._called(prompts, completions, columns)
                 self.messages = False
-                return found
+                return scores
             except RewardRaised as error:
                 if self.messages is not None or not _wants_messages(error.__cause__):
                     raise
                 try:
-                    found = self._called(*_as_messages(prompts, completions), columns)
+                    scores = self._called(*_as_messages(prompts, completions), columns)
                 except ValueError:
                     raise error from error.__cause__  # messages are no better: the first error is the one to see
                 self.messages = True
-                return found
+                return scores
         return self._called(*_as_messages(prompts, completions), columns)
 
-    def _called(self, prompts: Sequence[Any], completions: Sequence[Any], columns: Columns) -> list[Any]:
+    def _called(self, prompts: Sequence[object], completions: Sequence[object], columns: Columns) -> list[object]:
         taken = self._taken({**columns, "prompts": prompts, "completions": completions})
         try:
             result = _awaited(self.function(**taken))
@@ -97,7 +97,8 @@ class RewardCall:
         except BaseException as error:
             raise self._raised(error, prompts, completions, columns) from error
         if type(result).__name__ in ("Tensor", "ndarray"):
-            result = result.tolist()
+            array: Any = result
+            result = array.tolist()
         if not isinstance(result, list | tuple):
             raise WrongShape(
                 f"reward {self.name} returned {type(result).__name__}; return a list with one number a completion"
@@ -106,8 +107,8 @@ class RewardCall:
 
     # ----------------------------------------------------------------------------------------------- reply by reply
 
-    def _each(self, prompts: Sequence[Any], completions: Sequence[str], columns: Columns) -> list[Any]:
-        results: list[Any] = []
+    def _each(self, prompts: Sequence[object], completions: Sequence[str], columns: Columns) -> list[object]:
+        results: list[object] = []
         for i, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
             row = {name: values[i] for name, values in columns.items()}
             offered = _verl(row, completion) if "solution_str" in self.parameters else row
@@ -128,7 +129,7 @@ class RewardCall:
 
     # ---------------------------------------------------------------------------------------------- before and after
 
-    def _taken(self, offered: dict[str, Any]) -> dict[str, Any]:
+    def _taken(self, offered: dict[str, object]) -> dict[str, object]:
         """The offered keywords that the function takes; raise ValueError for a required one that is not offered."""
         if any(p.kind is p.VAR_KEYWORD for p in self.parameters.values()):
             taken = dict(offered)
@@ -145,22 +146,23 @@ class RewardCall:
                 )
         return taken
 
-    def _checked(self, values: list[Any], completions: Sequence[str]) -> list[float | None]:
+    def _checked(self, values: list[object], completions: Sequence[str]) -> list[float | None]:
         if len(values) != len(completions):
             raise WrongShape(
                 f"reward {self.name} returned {len(values)} numbers for {len(completions)} completions; return one for "
                 "each"
             )
+        numbers: list[Any] = values
         for index, (value, completion) in enumerate(zip(values, completions, strict=True)):
             if value is not None and not _is_finite(value):
                 raise (NotFinite if isinstance(value, Real) else ValueError)(
                     f"reward {self.name} returned {shown(value)} at index {index}, for the completion beginning "
                     f"{str(completion)[:60]!r}; return a finite number, or None where the reward does not apply"
                 )
-        return [None if value is None else float(value) for value in values]
+        return [None if value is None else float(value) for value in numbers]
 
     def _raised(
-        self, error: BaseException, prompts: Sequence[Any], completions: Sequence[Any], columns: Columns
+        self, error: BaseException, prompts: Sequence[object], completions: Sequence[object], columns: Columns
     ) -> RewardRaised:
         """The error in one sentence: what, where, and for which row, if it was one."""
         what = f"raised {type(error).__name__}: {said(error)}"
@@ -168,9 +170,10 @@ class RewardCall:
             what = f"called sys.exit({shown(error.code)})"
         row = ""
         if len(completions) == 1:
-            asked = prompts[0] if isinstance(prompts[0], str) else prompts[0][-1].get("content")
+            messages: Any = prompts[0]
+            question = messages if isinstance(messages, str) else messages[-1].get("content")
             given = f", answer={shown(columns['answer'][0])}" if "answer" in columns else ""
-            row = f", for the row with prompt={shown(asked)}{given} and the completion {shown(completions[0])}"
+            row = f", for the row with prompt={shown(question)}{given} and the completion {shown(completions[0])}"
         line = " ".join(what.split())
         return RewardRaised(f"reward {self.name} {line}{self._place(error)}{row}; fix the function")
 
@@ -185,7 +188,7 @@ class RewardCall:
 
 
 def call_reward(
-    function: RewardFunction, prompts: Sequence[Any], completions: Sequence[str], columns: Columns
+    function: RewardFunction, prompts: Sequence[object], completions: Sequence[str], columns: Columns
 ) -> list[float | None]:
     """Call a reward function once, in its own convention (`RewardCall`)."""
     return RewardCall(function)(prompts, completions, columns)
@@ -193,8 +196,8 @@ def call_reward(
 
 def _annotated(parameter: inspect.Parameter | None) -> bool | None:
     """Whether an annotation of `completions` names messages (True) or texts (False); None if it says neither."""
-    said = "" if parameter is None or parameter.annotation is parameter.empty else str(parameter.annotation)
-    return True if "dict" in said or "Mapping" in said or "Message" in said else False if "str" in said else None
+    text = "" if parameter is None or parameter.annotation is parameter.empty else str(parameter.annotation)
+    return True if "dict" in text or "Mapping" in text or "Message" in text else False if "str" in text else None
 
 
 def _wants_messages(error: BaseException | None) -> bool:
@@ -207,26 +210,26 @@ def _wants_messages(error: BaseException | None) -> bool:
     )
 
 
-def _as_messages(prompts: Sequence[Any], completions: Sequence[str]) -> tuple[list[Any], list[Any]]:
+def _as_messages(prompts: Sequence[Any], completions: Sequence[str]) -> tuple[Sequence[object], Sequence[object]]:
     """Prompts and completions as TRL gives them in conversations: lists of messages."""
-    asked = [[{"role": "user", "content": p}] if isinstance(p, str) else list(p) for p in prompts]
-    return asked, [[{"role": "assistant", "content": text}] for text in completions]
+    conversations = [[{"role": "user", "content": p}] if isinstance(p, str) else list(p) for p in prompts]
+    return conversations, [[{"role": "assistant", "content": text}] for text in completions]
 
 
-def _verl(row: Mapping[str, Any], completion: str) -> dict[str, Any]:
+def _verl(row: Mapping[str, object], completion: str) -> dict[str, object]:
     """The arguments of verl's compute_score, from a row of its datasets or of any other."""
     told = row.get("reward_model")
     truth = told.get("ground_truth") if isinstance(told, Mapping) else None
-    found = {"data_source": row.get("data_source", ""), "solution_str": completion, "extra_info": row.get("extra_info")}
-    if found["extra_info"] is None:
-        found["extra_info"] = dict(row)
+    extra = row.get("extra_info")
+    extra = dict(row) if extra is None else extra
+    arguments = {"data_source": row.get("data_source", ""), "solution_str": completion, "extra_info": extra}
     for value in (truth, row.get("ground_truth"), row.get("answer")):
         if value is not None:
-            return {**row, **found, "ground_truth": value}
-    return {**row, **found}
+            return {**row, **arguments, "ground_truth": value}
+    return {**row, **arguments}
 
 
-def _is_finite(value: Any) -> bool:
+def _is_finite(value: object) -> bool:
     """Whether it is a number that a float can hold: 10**400 is none."""
     try:
         return isinstance(value, Real) and math.isfinite(float(value))
@@ -245,27 +248,27 @@ def _loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def _awaited(result: Any) -> Any:
+def _awaited(result: object) -> object:
     """A result, waited for if it is that of an async function."""
     if not inspect.isawaitable(result):
         return result
     return asyncio.run_coroutine_threadsafe(_wait(result), _loop()).result()
 
 
-def _awaited_all(results: list[Any]) -> list[Any]:
+def _awaited_all(results: list[object]) -> list[object]:
     """The same for several, which run concurrently."""
     if not any(inspect.isawaitable(result) for result in results):
         return results
     return asyncio.run_coroutine_threadsafe(_gather(results), _loop()).result()
 
 
-async def _wait(result: Awaitable[Any]) -> Any:
+async def _wait(result: Awaitable[object]) -> object:
     return await result
 
 
-async def _gather(results: list[Any]) -> list[Any]:
+async def _gather(results: list[object]) -> list[object]:
     return list(await asyncio.gather(*(r if inspect.isawaitable(r) else _value(r) for r in results)))
 
 
-async def _value(result: Any) -> Any:
+async def _value(result: object) -> object:
     return result

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import Any
 
 from burnish.core.call_syntax import Call, bound
 from burnish.core.task import Verdict
@@ -39,14 +38,15 @@ class CodeReward(OneReward):
     def another(self) -> CodeReward:
         return self  # its boxes serve all threads
 
-    def answers(self, prompts: Sequence[Any], replies: Sequence[str], columns: Columns) -> list[Answer]:
+    def answers(self, prompts: Sequence[object], replies: Sequence[str], columns: Columns) -> list[Answer]:
         rows = [row_of(prompt, columns, i) for i, prompt in enumerate(prompts)]
         problems = [self._problem(row) for row in rows]
         outcomes = self.grader.outcomes(problems, replies, self.seconds)
         return [self._answer(row, outcome) for row, outcome in zip(rows, outcomes, strict=True)]
 
-    def _problem(self, row: dict[str, Any]) -> Problem:
-        tests = read_tests(row, row["prompt"], f"the row with the prompt {row['prompt'][:60]!r}")
+    def _problem(self, row: dict[str, object]) -> Problem:
+        prompt = str(row["prompt"])
+        tests = read_tests(row, prompt, f"the row with the prompt {prompt[:60]!r}")
         if tests is None:
             raise ValueError(
                 f"the reward {self.name!r} needs tests, which a row does not have: test_list, test and entry_point, "
@@ -54,16 +54,16 @@ class CodeReward(OneReward):
             )
         return Problem(contradicting(tests), canary=True) if row.get("canary") else Problem(tests)
 
-    def _answer(self, row: dict[str, Any], outcome: Outcome) -> Answer:
+    def _answer(self, row: dict[str, object], outcome: Outcome) -> Answer:
         if outcome.failed:
             return Failed(outcome.reason)
         if outcome.canary:
             return verdict_of(outcome)  # 0 for all, so that nothing is learned from impossible tests
         return Verdict(self.value(row, outcome), outcome.correct, outcome.reason)
 
-    def ask(self, prompts: Sequence[Any], replies: Sequence[str], columns: Columns) -> Found:
+    def ask(self, prompts: Sequence[object], replies: Sequence[str], columns: Columns) -> Found:
         return [combined({self.name: (1.0, answer)}) for answer in self.answers(prompts, replies, columns)]
 
-    def scores(self, prompts: Sequence[Any], replies: Sequence[str], columns: Columns) -> list[float | None]:
+    def scores(self, prompts: Sequence[object], replies: Sequence[str], columns: Columns) -> list[float | None]:
         """Not used: `answers` has verdicts with their reasons."""
         raise NotImplementedError

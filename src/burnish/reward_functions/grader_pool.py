@@ -7,10 +7,11 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any
 
-Ask = Callable[..., list]
-_Waiting = queue.SimpleQueue  # of (arguments, future), or None to end a thread
+Answers = Sequence[object]
+Ask = Callable[..., Answers]
+_Call = tuple[tuple[object, ...], Future[Answers]]
+_Waiting = queue.SimpleQueue[_Call | None]  # None ends a thread
 
 
 class Graders:
@@ -26,9 +27,9 @@ class Graders:
             threading.Thread(target=_work, args=(ask, self._waiting), name=name, daemon=True).start()
         weakref.finalize(self, _end, self._waiting, len(asks))
 
-    def begin(self, *arguments: Any) -> Future[list]:
+    def begin(self, *arguments: object) -> Future[Answers]:
         """Queue a call; the future gets its result or its error."""
-        future: Future[list] = Future()
+        future: Future[Answers] = Future()
         self._waiting.put((arguments, future))
         return future
 

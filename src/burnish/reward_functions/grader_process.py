@@ -13,7 +13,7 @@ import json
 import os
 import signal
 import sys
-from typing import Any
+from typing import Any, TextIO, TypedDict
 
 from burnish.core.rejected import NotFinite
 from burnish.reward_functions.call import RewardCall, WrongShape
@@ -37,7 +37,15 @@ def main(spec: str, stack_fd: str) -> None:
         _say(answers, _answer(call, json.loads(line)))
 
 
-def _answer(call: RewardCall, request: dict[str, Any]) -> dict[str, Any]:
+class Request(TypedDict):
+    """One call. columns: the data of the tasks, by name."""
+
+    prompts: list[Any]
+    completions: list[str]
+    columns: dict[str, list[Any]]
+
+
+def _answer(call: RewardCall, request: Request) -> dict[str, object]:
     try:
         return {"scores": call(request["prompts"], request["completions"], request["columns"])}
     except NotFinite as error:
@@ -50,7 +58,7 @@ def _answer(call: RewardCall, request: dict[str, Any]) -> dict[str, Any]:
         return {"error": "the reward function raised KeyboardInterrupt; fix the function"}
 
 
-def _say(answers: Any, what: dict[str, Any]) -> None:
+def _say(answers: TextIO, what: dict[str, object]) -> None:
     answers.write(json.dumps(what) + "\n")
     answers.flush()
 

@@ -11,11 +11,10 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from burnish.util.failures import said
 
-RewardFunction = Callable[..., Any]
+RewardFunction = Callable[..., object]
 
 
 def _module(place: str, spec: str, what: str) -> ModuleType:
@@ -58,7 +57,7 @@ def load_function(spec: str, what: str = "reward") -> RewardFunction:
             f"{what} {spec!r} names no function; write path/to/file.py:function or package.module:function"
         )
     module = _module(place, spec, what)
-    function = vars(module).get(name)
+    function: object = vars(module).get(name)
     if not callable(function):
         wanted = inspect.isclass if what == "environment" else inspect.isfunction
         here = [n for n, v in vars(module).items() if wanted(v) and v.__module__ == module.__name__]

@@ -10,7 +10,6 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import burnish
 from burnish.core.call_syntax import Call
@@ -22,7 +21,7 @@ from burnish.sandbox.lean_process import CANNOT
 from burnish.util.failures import said
 from burnish.util.paths import expanded
 from burnish.util.processes import kill_group
-from burnish.verifiers.lean import NotProved, program_of, verdict_of
+from burnish.verifiers.lean import LeanOptions, NotProved, program_of, verdict_of
 from burnish.verifiers.table import build_check
 
 SECONDS = 60.0  # default time limit of one proof
@@ -34,16 +33,16 @@ class LeanReward(OneReward):
     """1 for each reply whose proof Lean accepts within `seconds`, else 0."""
 
     def __init__(self, call: Call, seconds: float | None = None, name: str | None = None) -> None:
-        options = build_check(call)
-        found = shutil.which(options["executable"])
-        if found is None:
+        options: LeanOptions = build_check(call)
+        program = shutil.which(options["executable"])
+        if program is None:
             raise ValueError(
                 f"the reward 'lean' needs Lean 4, and there is no program {options['executable']!r}; install it "
                 "(https://lean-lang.org/install), or give its path: lean(executable=/path/to/lean)"
             )
         self.call, self.name = call, name or call.name
         self.seconds = SECONDS if seconds is None else seconds
-        self.lean = str(Path(found).absolute())
+        self.lean = str(Path(program).absolute())
         self.unsafe, self.memory = bool(options["unsafe"]), int(options["memory"] * 2**30)
         prefix = _asked([self.lean, "--print-prefix"], None)
         self.path, self.readable = "", [prefix]
@@ -59,11 +58,11 @@ class LeanReward(OneReward):
     def another(self) -> LeanReward:
         return self  # each reply has a process of its own
 
-    def answers(self, prompts: Sequence[Any], replies: Sequence[str], columns: Columns) -> list[Answer]:
+    def answers(self, prompts: Sequence[object], replies: Sequence[str], columns: Columns) -> list[Answer]:
         rows = [row_of(prompt, columns, i) for i, prompt in enumerate(prompts)]
         return [self.check(row, reply) for row, reply in zip(rows, replies, strict=True)]
 
-    def check(self, row: dict[str, Any], reply: str) -> Answer:
+    def check(self, row: dict[str, object], reply: str) -> Answer:
         """The verdict of one reply."""
         try:
             text, line = program_of(row, reply)
@@ -110,10 +109,10 @@ class LeanReward(OneReward):
             printed.seek(0)
             return printed.read(_MOST_OUTPUT).decode(errors="replace"), process.returncode, False
 
-    def ask(self, prompts: Sequence[Any], replies: Sequence[str], columns: Columns) -> Found:
+    def ask(self, prompts: Sequence[object], replies: Sequence[str], columns: Columns) -> Found:
         return [combined({self.name: (1.0, answer)}) for answer in self.answers(prompts, replies, columns)]
 
-    def scores(self, prompts: Sequence[Any], replies: Sequence[str], columns: Columns) -> list[float | None]:
+    def scores(self, prompts: Sequence[object], replies: Sequence[str], columns: Columns) -> list[float | None]:
         """Not used: `answers` has verdicts with their reasons."""
         raise NotImplementedError
 

@@ -33,7 +33,7 @@ _WEIGHTED = re.compile(r"(.+)\*\s*([^*()]+)", re.DOTALL)
 class RewardSpec:
     """One of the rewards of a run: a function, where it is, or a call by name; its weight; its name in the metrics."""
 
-    what: str | Callable[..., Any]
+    what: str | Callable[..., object]
     weight: float
     name: str
 
@@ -48,7 +48,7 @@ class RewardSpec:
         return where if self.weight == 1.0 else f"{where}*{self.weight!r}"
 
 
-def read_rewards(given: Any) -> list[RewardSpec]:
+def read_rewards(given: object) -> list[RewardSpec]:
     """The rewards that a value of `reward` names; raise ValueError for what is none."""
     parts = list(_parts(given))
     if not parts:
@@ -93,24 +93,24 @@ def _one_reward(part: RewardSpec, seconds: float | None) -> OneReward:
     call = part.call
     if call is None:
         return TimedReward(part.what, SECONDS if seconds is None else seconds, part.name)
-    known = load_verifiers()
-    if call.name not in known:
-        near = difflib.get_close_matches(call.name, known, 3, 0.5)
+    verifiers = load_verifiers()
+    if call.name not in verifiers:
+        near = difflib.get_close_matches(call.name, verifiers, 3, 0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else "burnish rewards lists them"
         raise ValueError(
             f"there is no verifier {call.name!r} to score the text of a reply; {hint} (a function of your own is "
             "path/to/file.py:function)"
         )
-    if known[call.name].runs == "programs":
+    if verifiers[call.name].runs == "programs":
         return CodeReward(call, seconds, part.name)
-    if known[call.name].runs == "rows":
+    if verifiers[call.name].runs == "rows":
         return RewardByRow(call, part.name, lambda text: _one_reward(_read(text, None), seconds))
-    if known[call.name].runs == "lean":
+    if verifiers[call.name].runs == "lean":
         return LeanReward(call, seconds, part.name)
     return SandboxedReward(call, seconds, part.name)
 
 
-def _parts(given: Any, name: str | None = None) -> Iterator[RewardSpec]:
+def _parts(given: object, name: str | None = None) -> Iterator[RewardSpec]:
     if isinstance(given, RewardSpec):
         yield given
     elif isinstance(given, str):
@@ -120,8 +120,8 @@ def _parts(given: Any, name: str | None = None) -> Iterator[RewardSpec]:
         for key, one in given.items():
             yield from _parts(one, str(key))
     elif callable(given):
-        found = str(getattr(given, "__name__", type(given).__name__))
-        yield RewardSpec(given, 1.0, name or ("reward" if found == "<lambda>" else found))
+        own_name = str(getattr(given, "__name__", type(given).__name__))
+        yield RewardSpec(given, 1.0, name or ("reward" if own_name == "<lambda>" else own_name))
     elif isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], int | float):
         for part in _parts(given[0], name):
             yield replace(part, weight=part.weight * _weight(given[1], part.name))

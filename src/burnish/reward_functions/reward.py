@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
 
 from burnish.core.task import CANARY_PASSED, Verdict
 from burnish.reward_functions.call import Columns, RewardCall, RewardRaised
@@ -35,14 +34,14 @@ class Reward(ABC):
     _silent = 0  # consecutive batches without any reward
 
     @abstractmethod
-    def ask(self, prompts: Sequence[Any], replies: Sequence[str], columns: Columns) -> Found:
+    def ask(self, prompts: Sequence[object], replies: Sequence[str], columns: Columns) -> Found:
         """A verdict for each reply, or the failure."""
 
     @abstractmethod
     def another(self) -> Reward:
         """The same for a second thread: with processes of its own, if it has some."""
 
-    def __call__(self, prompts: Sequence[Any], replies: Sequence[str], columns: Columns) -> list[Verdict]:
+    def __call__(self, prompts: Sequence[object], replies: Sequence[str], columns: Columns) -> list[Verdict]:
         """A verdict for each reply."""
         return self.heard(self.ask(prompts, replies, columns))
 
@@ -77,20 +76,20 @@ class OneReward(Reward):
     name: str
 
     @abstractmethod
-    def scores(self, prompts: Sequence[Any], replies: Sequence[str], columns: Columns) -> list[float | None]:
+    def scores(self, prompts: Sequence[object], replies: Sequence[str], columns: Columns) -> list[float | None]:
         """One call of the function; raises Failed."""
 
-    def ask(self, prompts: Sequence[Any], replies: Sequence[str], columns: Columns) -> Found:
+    def ask(self, prompts: Sequence[object], replies: Sequence[str], columns: Columns) -> Found:
         return [combined({self.name: (1.0, answer)}) for answer in self.answers(prompts, replies, columns)]
 
-    def answers(self, prompts: Sequence[Any], replies: Sequence[str], columns: Columns) -> list[Answer]:
+    def answers(self, prompts: Sequence[object], replies: Sequence[str], columns: Columns) -> list[Answer]:
         """A number for each reply, None where the reward does not apply, or the failure."""
         try:
             return list(self.scores(prompts, replies, columns))
         except Failed as failure:
             return [failure] if len(replies) == 1 else self._one_by_one(prompts, replies, columns)
 
-    def _one_by_one(self, prompts: Sequence[Any], replies: Sequence[str], columns: Columns) -> list[Answer]:
+    def _one_by_one(self, prompts: Sequence[object], replies: Sequence[str], columns: Columns) -> list[Answer]:
         results: list[Answer] = []
         hung = 0
         for i, reply in enumerate(replies):
@@ -114,7 +113,7 @@ class LocalReward(OneReward):
         self.call = RewardCall(function)
         self.name = name or self.call.name
 
-    def scores(self, prompts: Sequence[Any], replies: Sequence[str], columns: Columns) -> list[float | None]:
+    def scores(self, prompts: Sequence[object], replies: Sequence[str], columns: Columns) -> list[float | None]:
         try:
             return self.call(prompts, replies, columns)
         except RewardRaised as error:
@@ -130,7 +129,7 @@ class SeveralRewards(Reward):
     def __init__(self, rewards: Sequence[OneReward], weights: Sequence[float]) -> None:
         self.rewards, self.weights = tuple(rewards), tuple(weights)
 
-    def ask(self, prompts: Sequence[Any], replies: Sequence[str], columns: Columns) -> Found:
+    def ask(self, prompts: Sequence[object], replies: Sequence[str], columns: Columns) -> Found:
         answers = [reward.answers(prompts, replies, columns) for reward in self.rewards]
         named = [
             {r.name: (w, a) for r, w, a in zip(self.rewards, self.weights, one, strict=True)}
@@ -151,14 +150,15 @@ def combined(parts: dict[str, tuple[float, Answer]]) -> Verdict | Failed:
     for _, answer in parts.values():
         if isinstance(answer, Failed):
             return answer
-    found = {name: (w, a) for name, (w, a) in parts.items() if a is not None and not isinstance(a, Failed)}
-    if not found:
+    answered = {name: (w, a) for name, (w, a) in parts.items() if a is not None and not isinstance(a, Failed)}
+    if not answered:
         return Failed(f"no reward applies to this row: {', '.join(parts)} returned None; return a number for some")
-    numbers = {name: a.score if isinstance(a, Verdict) else a for name, (_, a) in found.items()}
-    why = "; ".join(a.reason for _, a in found.values() if isinstance(a, Verdict) and a.reason)
-    score = sum(weight * numbers[name] for name, (weight, _) in found.items())
-    most = sum(max(0.0, weight) for weight, _ in found.values())
-    alone = next(iter(found.values()))[1] if len(found) == 1 else None
+    numbers = {name: a.score if isinstance(a, Verdict) else a for name, (_, a) in answered.items()}
+    why = "; ".join(a.reason for _, a in answered.values() if isinstance(a, Verdict) and a.reason)
+    score = sum(weight * numbers[name] for name, (weight, _) in answered.items())
+    most = sum(max(0.0, weight) for weight, _ in answered.values())
+    alone = next(iter(answered.values()))[1] if len(answered) == 1 else None
     correct = alone.correct if isinstance(alone, Verdict) else score > 0.5 * most
-    alarms = [a.parts[CANARY_PASSED] for _, a in found.values() if isinstance(a, Verdict) and CANARY_PASSED in a.parts]
+    verdicts = [answer for _, answer in answered.values() if isinstance(answer, Verdict)]
+    alarms = [verdict.parts[CANARY_PASSED] for verdict in verdicts if CANARY_PASSED in verdict.parts]
     return Verdict(score, correct, why, parts={**numbers, CANARY_PASSED: max(alarms)} if alarms else numbers)

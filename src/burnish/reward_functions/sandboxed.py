@@ -23,7 +23,7 @@ class SandboxedReward(OneReward):
     def another(self) -> SandboxedReward:
         return self  # one worker process serves all threads
 
-    def answers(self, prompts: Sequence[Any], replies: Sequence[str], columns: Columns) -> list[Answer]:
+    def answers(self, prompts: Sequence[object], replies: Sequence[str], columns: Columns) -> list[Answer]:
         rows = [row_of(prompt, columns, i) for i, prompt in enumerate(prompts)]
         for column in VERIFIERS[self.call.name].needs:
             if any(row.get(column) is None for row in rows):
@@ -35,12 +35,12 @@ class SandboxedReward(OneReward):
         verdicts = verifier("verifiers").judge(spec, rows, replies, self.seconds)
         return [Failed(verdict.reason) if verdict.failed else verdict for verdict in verdicts]
 
-    def scores(self, prompts: Sequence[Any], replies: Sequence[str], columns: Columns) -> list[float | None]:
+    def scores(self, prompts: Sequence[object], replies: Sequence[str], columns: Columns) -> list[float | None]:
         """Not used: `answers` has verdicts with their reasons."""
         raise NotImplementedError
 
 
-def row_of(prompt: Any, columns: Columns, i: int) -> dict[str, Any]:
+def row_of(prompt: Any, columns: Columns, i: int) -> dict[str, object]:
     """The columns of row i, also under the names that datasets use for them, and its prompt as text."""
     row = {name: values[i] for name, values in columns.items()}
     row |= {alias: row[name] for alias, name in ALIASES.items() if name in row and alias not in row}

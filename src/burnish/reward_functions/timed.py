@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
 
 from burnish.core.rejected import NotFinite
 from burnish.reward_functions.call import Columns, WrongShape
@@ -31,7 +30,7 @@ class TimedReward(OneReward):
     def another(self) -> TimedReward:
         return TimedReward(self.spec, self.seconds, self.name)
 
-    def scores(self, prompts: Sequence[Any], replies: Sequence[str], columns: Columns) -> list[float | None]:
+    def scores(self, prompts: Sequence[object], replies: Sequence[str], columns: Columns) -> list[float | None]:
         process = self._started()
         try:
             process.post({"prompts": prompts, "completions": replies, "columns": columns})

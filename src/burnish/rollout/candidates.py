@@ -11,7 +11,7 @@ from torch import Tensor
 from burnish.core.parts import Rollout, names, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group, Sampling, Task, Turn, keys_of_rows
-from burnish.engine.request import Sample
+from burnish.engine.request import Sample, Stopped
 from burnish.engine.sampling import choose, logp_of, restrict
 from burnish.forward.kept_keys import Kept, read_on
 from burnish.forward.outputs import packable
@@ -143,7 +143,7 @@ def _write_one(replies: list[Reply], guide: Guide, step: Step) -> None:
 def add_token(reply: Reply, token: Tensor, logp: Tensor, step: Step) -> None:
     """Append one token [1] to a reply, and end it where it ends."""
     model = step.models[reply.start.who]
-    why = "stop" if int(token) in model.chat.stops else "length"
+    why: Stopped = "stop" if int(token) in model.chat.stops else "length"
     grow(reply, Sample(token, logp, why), model, step.settings.max_new_tokens)
 
 

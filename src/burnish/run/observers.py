@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from burnish.core.loop import Report
 from burnish.evals.heldout import Outcome
+from burnish.store.records import EventLevel
 
 if TYPE_CHECKING:
     from burnish.run.observed import ObservedRun
@@ -54,7 +55,7 @@ class Observer:
     def warned(self, said: str) -> None:
         """A warning; the run continues: a damaged checkpoint, a rejected update, growing memory."""
 
-    def event(self, kind: str, text: str, *, level: str = "info", step: int | None = None) -> None:
+    def event(self, kind: str, text: str, *, level: EventLevel = "info", step: int | None = None) -> None:
         """An entry of the run's log; a warning is one as well."""
 
     def ordered(self, action: str) -> None:
@@ -115,7 +116,7 @@ class Observers(Observer):
         for one in self:
             one.warned(said)
 
-    def event(self, kind: str, text: str, *, level: str = "info", step: int | None = None) -> None:
+    def event(self, kind: str, text: str, *, level: EventLevel = "info", step: int | None = None) -> None:
         for one in self:
             one.event(kind, text, level=level, step=step)
 

@@ -17,6 +17,7 @@ from burnish.store.environment import environment, process
 from burnish.store.gitstate import git_state
 from burnish.store.health import HealthLimits
 from burnish.store.recorder import RunRecorder, Sink
+from burnish.store.records import EventLevel
 from burnish.store.schema import FILE, connect
 
 POLL_SECONDS = 0.2  # how often a paused run checks for orders
@@ -82,7 +83,7 @@ class StoreSession(Observer):
     def ended(self, stopped: bool) -> None:
         self.outcome = "stopped" if stopped else "finished"
 
-    def event(self, kind: str, text: str, *, level: str = "info", step: int | None = None) -> None:
+    def event(self, kind: str, text: str, *, level: EventLevel = "info", step: int | None = None) -> None:
         self._recorder.event(kind, text, level=level, step=step)
 
     def flush(self) -> None:

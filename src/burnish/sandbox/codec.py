@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from burnish.util.json_types import Json
+
 _TUPLE, _PAIRS = "__tuple__", "__pairs__"
 
 
-def encode(value: Any) -> Any:
+def encode(value: object) -> Json:
     """The value as JSON-able data; other objects become text."""
     if isinstance(value, bool | int | float | str) or value is None:
         return value
@@ -22,7 +24,7 @@ def encode(value: Any) -> Any:
     return str(value)
 
 
-def decode(value: Any) -> Any:
+def decode(value: object) -> Any:
     """The inverse of `encode`."""
     if isinstance(value, list):
         return [decode(item) for item in value]

@@ -75,7 +75,7 @@ def _allow(libc: ctypes.CDLL, rules: int, path: str, allowed: int) -> None:
 
 
 def _checked(libc: ctypes.CDLL, number: int, *arguments: object) -> int:
-    result = libc.syscall(number, *arguments)
+    result: int = libc.syscall(number, *arguments)
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return result

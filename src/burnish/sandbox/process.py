@@ -57,7 +57,7 @@ class Process:
         self.worker: int | None = None  # its process id, once it has sent it
         self.end = weakref.finalize(self, _end, self.popen, stack_reader)
 
-    def post(self, request: Any) -> None:
+    def post(self, request: object) -> None:
         """Queue a line of JSON; `receive` sends it while it waits."""
         self._unsent = memoryview(bytes(self._unsent) + json.dumps(request, default=str).encode() + b"\n")
 
@@ -133,7 +133,7 @@ def line_of(stack: bytes) -> str:
     return f", at {Path(file).name}:{words[1]} in {words[-1]}" if len(words) > 2 else ""
 
 
-def _end(popen: subprocess.Popen, stack_reader: int) -> None:
+def _end(popen: subprocess.Popen[bytes], stack_reader: int) -> None:
     """Terminate the guard, which kills its processes; if it does not end, kill its process group."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         popen.terminate()

@@ -190,7 +190,8 @@ def _not_found(why: str) -> Refused:
 
 def _reward(body: bytes) -> float:
     try:
-        reward = float(parse_json(body)["value"])
+        given = parse_json(body)
+        reward = float(given["value"] if isinstance(given, dict) else "")
     except (ValueError, TypeError, KeyError, OverflowError):
         raise BadRequest('a reward is {"value": number}') from None
     if not abs(reward) < float("inf"):

@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ from typing import Any
 PACKAGES = ("burnish", "torch", "transformers", "safetensors", "numpy", "tokenizers", "peft", "ray")
 
 
-def environment() -> dict[str, Any]:
+def environment() -> dict[str, object]:
     """Versions of Python and packages, platform, cores, threads, GPU, and the command line."""
     import torch
 
-    facts: dict[str, Any] = {
+    facts: dict[str, object] = {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cores": os.cpu_count(),
@@ -38,7 +39,7 @@ def process() -> dict[str, Any]:
     return {"pid": os.getpid(), "host": platform.node(), "since": time.time(), "started": _started(os.getpid())}
 
 
-def alive(stored: dict[str, Any]) -> bool | None:
+def alive(stored: Mapping[str, Any]) -> bool | None:
     """Whether the process that `process` described still runs; None if it is on another machine."""
     if stored.get("host") != platform.node():
         return None

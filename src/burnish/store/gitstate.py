@@ -13,14 +13,15 @@ import os
 import stat
 import subprocess
 from pathlib import Path
-from typing import Any
+
+from burnish.store.records import GitState
 
 TIMEOUT_SECONDS = 5.0
 LARGEST = 64 << 20  # bytes; a larger file with a new time stamp is not hashed and counts as changed
 _SAFE = ("core.fsmonitor=", "core.hooksPath=/dev/null", "core.untrackedCache=false", "core.pager=cat", "diff.external=")
 
 
-def git_state(folder: Path) -> dict[str, Any] | None:
+def git_state(folder: Path) -> GitState | None:
     """Commit, branch and changed files of a folder; None if it is not in a git repository."""
     commit = _git(folder, "rev-parse", "--verify", "HEAD").strip()
     top = _git(folder, "rev-parse", "--show-toplevel").rstrip("\n")

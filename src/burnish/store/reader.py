@@ -22,6 +22,17 @@ from burnish.util.plainfile import read_json
 
 if TYPE_CHECKING:
     from burnish.report.notebook import Plot, Traces
+    from burnish.store.records import (
+        Evaluation,
+        EventRow,
+        FullTrace,
+        GroupRow,
+        RunFacts,
+        RunState,
+        TraceOrder,
+        TraceRow,
+        TraceTokens,
+    )
 
 STALE_SECONDS = 600.0  # a run on another machine that wrote nothing for this long counts as failed
 PAGE = 50
@@ -57,23 +68,25 @@ class RunStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def sql(self, query: str, *values: Any) -> list[dict[str, Any]]:
+    def sql(self, query: str, *values: object) -> list[dict[str, Any]]:
         """Run any SQL query and return its rows as dicts; docs/store.md lists the tables."""
         return [dict(row) for row in self._db.execute(query, values)]
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> RunFacts:
         """Facts by name: config, environment, git, state, process, created, updated, steps, limits, kernels."""
-        return {row["name"]: json.loads(row["value"]) for row in self._db.execute("SELECT name, value FROM info")}
+        facts: Any = {row["name"]: json.loads(row["value"]) for row in self._db.execute("SELECT name, value FROM info")}
+        info: RunFacts = facts
+        return info
 
     def config(self) -> dict[str, Any]:
         """The method's name and every option with its value, as in config.yaml."""
         return self.info().get("config", {})
 
-    def state(self) -> str:
+    def state(self) -> RunState:
         """running, stopped, finished or failed. A run whose process died without recording a state has failed."""
         return state_of(self.info())
 
-    def evaluation(self) -> dict[str, Any]:
+    def evaluation(self) -> dict[str, Evaluation | None]:
         """Held-out results: {"before": ..., "after": ...}, each with name, value (mean, low, high) and samples."""
         file = self.folder / "evaluation.json"
         if not os.path.lexists(file):
@@ -88,7 +101,7 @@ class RunStore:
         query = "SELECT step, name, value FROM metrics WHERE step > ? AND step <= ? ORDER BY rowid"
         return self._by_step(query, after, upto)
 
-    def timings(self, after: int = -1) -> list[dict[str, Any]]:
+    def timings(self, after: int = -1) -> list[dict[str, float]]:
         """Seconds in each stage, one dict per step; "step" is the step's number, "total" its whole time."""
         query = (
             "SELECT step, CASE room WHEN 'step' THEN 'total' ELSE room END, seconds FROM timings "
@@ -96,9 +109,11 @@ class RunStore:
         )
         return self._by_step(query, after)
 
-    def events(self, after: int = 0) -> list[dict[str, Any]]:
+    def events(self, after: int = 0) -> list[EventRow]:
         """Events, oldest first: id, time, step, kind, level (info, warning, error), text."""
-        return self.sql("SELECT * FROM events WHERE id > ? ORDER BY id", after)
+        rows: Any = self.sql("SELECT * FROM events WHERE id > ? ORDER BY id", after)
+        events: list[EventRow] = rows
+        return events
 
     def traces(
         self,
@@ -112,7 +127,7 @@ class RunStore:
         correct: bool | None = None,
         dropped: bool | None = None,
         search: str = "",
-        order: str = "oldest",
+        order: TraceOrder = "oldest",
         limit: int | None = PAGE,
         offset: int = 0,
     ) -> Traces:
@@ -173,32 +188,34 @@ class RunStore:
         step: int | None = None,
         *,
         task: str | None = None,
-        order: str = "oldest",
+        order: TraceOrder = "oldest",
         limit: int | None = PAGE,
         offset: int = 0,
-    ) -> list[dict[str, Any]]:
+    ) -> list[GroupRow]:
         """Groups, each with the id, reward, correctness, advantage and dropping part of its traces."""
         where, values = _where({"step = ?": step, "task = ?": task})
         query = (
             f"SELECT id, step, phase, task, prompt FROM groups {'WHERE ' + ' AND '.join(where) if where else ''} "
             f"ORDER BY id {'DESC' if order == 'newest' else ''} LIMIT ? OFFSET ?"
         )
-        groups = self.sql(query, *values, -1 if limit is None else limit, offset)
+        groups: Any = self.sql(query, *values, -1 if limit is None else limit, offset)
         for group in groups:
             group["traces"] = self.sql(
                 "SELECT id, reward, correct, advantage, dropped FROM traces WHERE group_id = ? ORDER BY id", group["id"]
             )
-        return groups
+        rows: list[GroupRow] = groups
+        return rows
 
-    def trace(self, number: int) -> dict[str, Any]:
+    def trace(self, number: int) -> FullTrace:
         """All columns of one trace, and its tokens as `tokens(id)` returns them."""
         query = f"SELECT {_COLUMNS} FROM traces JOIN groups ON groups.id = traces.group_id WHERE traces.id = ?"
         row = self._db.execute(query, (number,)).fetchone()
         if row is None:
             raise ValueError(f"{self.folder} has no trace {number}")
-        return {**_decoded(row), "tokens": self.tokens(number)}
+        trace: FullTrace = {**_decoded(row), "tokens": self.tokens(number)}
+        return trace
 
-    def tokens(self, number: int) -> dict[str, Any]:
+    def tokens(self, number: int) -> TraceTokens:
         """Tokens of a trace: ids, pieces (their texts), logp (behaviour), and streams by name; NaN is None."""
         row = self._db.execute("SELECT ids, logp, names, streams FROM tokens WHERE trace = ?", (number,)).fetchone()
         if row is None:
@@ -212,7 +229,8 @@ class RunStore:
 
     def count(self) -> int:
         """Number of recorded traces."""
-        return self._db.execute("SELECT count(*) FROM traces").fetchone()[0]
+        traces: int = self._db.execute("SELECT count(*) FROM traces").fetchone()[0]
+        return traces
 
     def plot(self, *names: str) -> Plot:
         """Plot the named metrics in a notebook; by default the learning curves."""
@@ -232,7 +250,7 @@ class RunStore:
         return list(steps.values())
 
 
-ORDERS = {
+ORDERS: dict[TraceOrder, str] = {
     "oldest": "traces.id",
     "newest": "traces.id DESC",
     "best": "traces.reward DESC, traces.id DESC",
@@ -240,12 +258,13 @@ ORDERS = {
 }
 
 
-def state_of(info: dict[str, Any]) -> str:
+def state_of(info: RunFacts) -> RunState:
     """running, stopped, finished or failed, from the info table of a store."""
     state = info.get("state", "failed")
     if state != "running":
         return state
-    running = alive(info.get("process", {})) if info.get("process") else None
+    process = info.get("process")
+    running = alive(process) if process else None
     if running is None:
         running = time.time() - info.get("updated", info.get("created", 0.0)) < STALE_SECONDS
     return "running" if running else "failed"
@@ -287,17 +306,18 @@ def _pattern(words: str) -> str:
     return "%" + words.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
 
 
-def _where(conditions: dict[str, Any]) -> tuple[list[str], list[Any]]:
+def _where(conditions: dict[str, object]) -> tuple[list[str], list[object]]:
     chosen = {clause: value for clause, value in conditions.items() if value is not None}
     return list(chosen), list(chosen.values())
 
 
-def _decoded(row: sqlite3.Row) -> dict[str, Any]:
-    columns = dict(row)
+def _decoded(row: sqlite3.Row) -> TraceRow:
+    columns: Any = dict(row)
     for name in _JSON:
         if isinstance(columns.get(name), str):
             columns[name] = json.loads(columns[name])
-    return columns
+    trace: TraceRow = columns
+    return trace
 
 
 def _numbers(kind: str, data: bytes) -> list[Any]:

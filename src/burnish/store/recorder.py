@@ -16,12 +16,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from burnish.core.loop import Report
 from burnish.core.sample_ledger import SampleFate, UnitRow
 from burnish.core.step import TokenEntropies
+from burnish.core.tokenizer import Tokenizer
 from burnish.store.health import Health, HealthLimits
+from burnish.store.records import EventLevel
 from burnish.store.rows import Pieces, RecordedGroup, add_entropies, group_row, recorded_groups, tokens_of, trace_row
 from burnish.store.schema import FILE, connect, searchable
 
@@ -69,7 +71,7 @@ class RunRecorder:
     def __init__(
         self,
         folder: Path,
-        tokenizer: Any,
+        tokenizer: Tokenizer,
         *,
         traces: int,
         limits: HealthLimits | None = None,
@@ -93,12 +95,12 @@ class RunRecorder:
         step = _Step(report.clock.step, metrics, seconds, report.memory, groups, looks, report.units, report.ledger)
         self._put(lambda db: self._write_step(db, step))
 
-    def event(self, kind: str, text: str, *, level: str = "info", step: int | None = None) -> None:
+    def event(self, kind: str, text: str, *, level: EventLevel = "info", step: int | None = None) -> None:
         """Record an event. Levels: info, warning, error."""
         row = (time.time(), step, kind, level, text)
         self._put(lambda db: db.execute(_EVENT, row))
 
-    def info(self, **values: Any) -> None:
+    def info(self, **values: object) -> None:
         """Record facts about the run by name; a new value replaces the old one."""
         rows = [(name, json.dumps(value, default=str)) for name, value in values.items()]
         self._put(lambda db: db.executemany("INSERT OR REPLACE INTO info VALUES (?, ?)", rows))
@@ -138,8 +140,8 @@ class RunRecorder:
         try:
             db = connect(self.path)
             self._file = _identity(self.path)
-            known = dict(db.execute("SELECT token, piece FROM vocabulary"))
-            self._pieces.known |= known
+            vocabulary = dict(db.execute("SELECT token, piece FROM vocabulary"))
+            self._pieces.known |= vocabulary
         except (sqlite3.Error, OSError, ValueError) as error:
             self.error = error
         while (job := self._queue.get()) is not None:

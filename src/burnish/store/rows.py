@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ import torch
 from burnish.core.loop import Report
 from burnish.core.messages import prompt_shown
 from burnish.core.step import TokenEntropies
+from burnish.core.tokenizer import Tokenizer
 from burnish.core.types import Group, Task, Trace, TraceId
 from burnish.core.types_json import plain
 
@@ -87,7 +87,7 @@ def add_entropies(groups: list[RecordedGroup], looks: list[TokenEntropies]) -> N
 class Pieces:
     """Text of each token, decoded once; `new` holds the tokens that the store's vocabulary does not have yet."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self.known: dict[int, str] = {}
         self.new: list[tuple[int, str]] = []
@@ -114,14 +114,14 @@ class Pieces:
         return self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
 
-def group_row(group: RecordedGroup) -> tuple[Any, ...]:
+def group_row(group: RecordedGroup) -> tuple[object, ...]:
     """Row of the table groups without its id: step, phase, task, kind, prompt, given, pairs, lists."""
     task = group.task
     pairs, lists = (None if x is None else _json(x) for x in (group.pairs, group.lists))
     return group.step, group.phase, task.key, task.kind, prompt_text(task), _json(plain(task.given)), pairs, lists
 
 
-def trace_row(trace: Trace, dropped: str | None, tokens: Tokens, pieces: Pieces) -> tuple[Any, ...]:
+def trace_row(trace: Trace, dropped: str | None, tokens: Tokens, pieces: Pieces) -> tuple[object, ...]:
     """Columns of a trace: reward, correct, length, advantage, dropped, text, turns, scores, turn_scores, tags, note.
 
     A step makes hundreds of rows while the next one trains, so `_words` caches repeated values.
@@ -242,7 +242,7 @@ def _number(value: float) -> float | None:
 _strict = json.JSONEncoder(ensure_ascii=False, default=str, allow_nan=False).encode
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     """JSON that browsers and SQLite read: NaN and Inf, which a row of a dataset may hold, are null."""
     try:
         return _strict(value)
@@ -250,7 +250,7 @@ def _json(value: Any) -> str:
         return _strict(_finite(value))
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     if isinstance(value, float):
         return _number(value)
     if isinstance(value, dict):

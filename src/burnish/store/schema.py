@@ -155,7 +155,8 @@ def _opened(address: str) -> tuple[sqlite3.Connection, int]:
 
 def searchable(db: sqlite3.Connection) -> bool:
     """Whether the store has a full-text index; it has none if SQLite was built without FTS5."""
-    return db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'search'").fetchone()[0] > 0
+    tables: int = db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'search'").fetchone()[0]
+    return tables > 0
 
 
 def _add_search(db: sqlite3.Connection) -> None:

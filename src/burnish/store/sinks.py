@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from burnish.store.recorder import Sink
 
@@ -24,7 +23,7 @@ class Tensorboard:
 
     name = "tensorboard"
 
-    def __init__(self, folder: Path, config: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, config: dict[str, object]) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
         self._writer = SummaryWriter(str(folder / "tensorboard"))
@@ -43,7 +42,7 @@ class Wandb:
 
     name = "wandb"
 
-    def __init__(self, folder: Path, config: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, config: dict[str, object]) -> None:
         import wandb
 
         project = os.environ.get("WANDB_PROJECT", PROJECT)
@@ -63,7 +62,7 @@ class Trackio:
 
     name = "trackio"
 
-    def __init__(self, folder: Path, config: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, config: dict[str, object]) -> None:
         import trackio
 
         project = os.environ.get("TRACKIO_PROJECT", PROJECT)
@@ -81,14 +80,14 @@ class Mlflow:
 
     name = "mlflow"
 
-    def __init__(self, folder: Path, config: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, config: dict[str, object]) -> None:
         from mlflow.tracking import MlflowClient
 
         here = f"sqlite:///{(folder / 'mlflow.db').resolve()}"
         self._client = MlflowClient(tracking_uri=os.environ.get("MLFLOW_TRACKING_URI", here))
         experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
-        known = self._client.get_experiment_by_name(experiment)
-        experiment_id = known.experiment_id if known else self._client.create_experiment(experiment)
+        existing = self._client.get_experiment_by_name(experiment)
+        experiment_id = existing.experiment_id if existing else self._client.create_experiment(experiment)
         self._run = self._client.create_run(experiment_id, run_name=_title(folder, config)).info.run_id
         for key, value in config.items():
             self._client.log_param(self._run, key, value)
@@ -105,12 +104,12 @@ class Mlflow:
         self._client.set_terminated(self._run)
 
 
-def _title(folder: Path, config: dict[str, Any]) -> str:
+def _title(folder: Path, config: dict[str, object]) -> str:
     """The name of a run: --run-name, or that of its folder."""
     return str(config.get("run_name") or folder.name)
 
 
-SINKS: dict[str, Callable[[Path, dict[str, Any]], Sink]] = {
+SINKS: dict[str, Callable[[Path, dict[str, object]], Sink]] = {
     "tensorboard": Tensorboard,
     "wandb": Wandb,
     "trackio": Trackio,
@@ -129,6 +128,6 @@ def sink_names(log: str | None) -> list[str]:
     return names
 
 
-def open_sinks(log: str | None, folder: Path, config: dict[str, Any]) -> Sequence[Sink]:
+def open_sinks(log: str | None, folder: Path, config: dict[str, object]) -> Sequence[Sink]:
     """Open the sinks that --log names for one run."""
     return [SINKS[name](folder, config) for name in sink_names(log)]

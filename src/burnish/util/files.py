@@ -22,10 +22,10 @@ PARTIAL, OLD = ".partial", ".old"  # suffixes of directories that are being writ
 def read_json(file: Path) -> dict[str, Any] | None:
     """A file's JSON object; None where it holds none."""
     try:
-        found = json.loads(file.read_text())
+        value = json.loads(file.read_text())
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def write_text(file: Path, text: str) -> None:
@@ -142,7 +142,7 @@ def sync_file(file: Path) -> None:
 
 def files_below(folder: Path) -> list[Path]:
     """The regular files below a folder, sorted; ValueError for a folder like `/`, which would be read for minutes."""
-    found: list[Path] = []
+    files: list[Path] = []
     entries = 0
     for place, folders, names in os.walk(folder):
         entries += len(folders) + len(names)
@@ -150,8 +150,8 @@ def files_below(folder: Path) -> list[Path]:
             raise ValueError(
                 f"folder {folder} holds more than {MOST_ENTRIES:,} files; name the folder of the data itself"
             )
-        found += [Path(place, name) for name in names if os.path.isfile(os.path.join(place, name))]
-    return sorted(found)
+        files += [Path(place, name) for name in names if os.path.isfile(os.path.join(place, name))]
+    return sorted(files)
 
 
 def step_back() -> None:

@@ -66,8 +66,8 @@ class Connections:
             leave.append(next(iter(self._idle[False]), None))
         elif len(self.open) >= limits.connections:
             leave.append(self.oldest())
-        found = [one for one in leave if one is not None]
-        return len(found) == len(leave), found
+        leaving = [one for one in leave if one is not None]
+        return len(leaving) == len(leave), leaving
 
     def oldest(self, client: str | None = None) -> Connection | None:
         """The connection that has been idle longest, a stranger's if there is one; None if none is idle."""

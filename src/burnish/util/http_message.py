@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
 
 from burnish.util.http_limits import PATH_CHARACTERS
 
@@ -54,10 +53,10 @@ class Request:
 def read_head(head: bytes, client: str) -> Request:
     """The request whose request line and headers these bytes are; raises Refused."""
     lines = head.decode("latin-1").split("\r\n")
-    found = _START.fullmatch(lines[0])
-    if found is None:
+    start = _START.fullmatch(lines[0])
+    if start is None:
         raise bad("the request line is not one of HTTP/1.1")
-    method, target, minor = found.groups()
+    method, target, minor = start.groups()
     if method not in METHODS:
         raise Refused(HTTPStatus.NOT_IMPLEMENTED, f"the method {method} is not known here")
     if len(target) > PATH_CHARACTERS:
@@ -110,7 +109,7 @@ def answer_of(status: HTTPStatus, kind: str, body: bytes, headers: Mapping[str, 
     return head_of(status, told) + body
 
 
-def as_json(value: Any) -> bytes:
+def as_json(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
 
 
@@ -130,7 +129,7 @@ class Reply:
         """A whole answer."""
         self._write(answer_of(status, kind, body, {**self._headers, **(headers or {})}, self.closing))
 
-    def send_json(self, value: Any, status: HTTPStatus = HTTPStatus.OK) -> None:
+    def send_json(self, value: object, status: HTTPStatus = HTTPStatus.OK) -> None:
         self.send(as_json(value), JSON, status)
 
     def stream(self, pieces: Iterable[bytes], kind: str) -> None:

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Protocol
 
 from burnish.util.http_connections import Connection, Connections, State
 from burnish.util.http_limits import HEAD_BYTES, LINGER_BYTES, LINGER_SECONDS, Guesses, Limits
@@ -52,7 +52,7 @@ class App(Protocol):
         """Answer a request that was admitted, in a thread of its own; may raise Refused."""
         ...
 
-    def error(self, status: HTTPStatus, sentence: str) -> dict[str, Any]:
+    def error(self, status: HTTPStatus, sentence: str) -> dict[str, object]:
         """An error as the JSON that clients of this application read."""
         ...
 

@@ -16,12 +16,11 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
-from typing import Any
 
 _PACKAGES: list[str] = []
 
 
-def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+def lazy_names(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
     """The `__getattr__`, `__dir__` and `__all__` of a package whose names stand below `if TYPE_CHECKING`."""
     homes: dict[str, tuple[str, str]] = {}
     with open(file, encoding="utf-8") as opened:
@@ -35,12 +34,12 @@ def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[
     class LazyPackage(ModuleType):
         """Python sets a submodule as an attribute of its package; a public name of the same spelling stays itself."""
 
-        def __setattr__(self, name: str, value: Any) -> None:
+        def __setattr__(self, name: str, value: object) -> None:
             if name in homes and isinstance(value, ModuleType):
                 value = getattr(import_module(homes[name][0]), homes[name][1])
             super().__setattr__(name, value)
 
-    def get(name: str) -> Any:
+    def get(name: str) -> object:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, own = homes[name]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import Any
 
 
 class Pending:
@@ -18,12 +17,12 @@ class Pending:
 
     def __init__(self) -> None:
         self.done = False
-        self._value: Any = None
+        self._value: object = None
         self._error: BaseException | None = None
         self._event: threading.Event | None = None
         self._then: Callable[[], None] | None = None
 
-    def finish(self, value: Any = None, error: BaseException | None = None) -> None:
+    def finish(self, value: object = None, error: BaseException | None = None) -> None:
         """The call has given a value, or raised an error."""
         with _lock:
             self._value, self._error, self.done = value, error, True
@@ -42,7 +41,7 @@ class Pending:
         if done:
             call()
 
-    def result(self, seconds: float) -> Any:
+    def result(self, seconds: float) -> object:
         """The value; its error is raised, and TimeoutError where there is none after so many seconds."""
         if not self.done:
             with _lock:

@@ -28,14 +28,14 @@ def read_bytes(file: Path, largest: int | None = None) -> bytes:
             if what != stat.S_IFREG:
                 raise ValueError(f"{file} is {KINDS.get(what, 'a device')}, not a regular file; restore the file")
             with os.fdopen(number, "rb", closefd=False) as opened:
-                found = opened.read() if largest is None else opened.read(largest + 1)
+                content = opened.read() if largest is None else opened.read(largest + 1)
         finally:
             os.close(number)
     except OSError as error:
         raise ValueError(f"{file} cannot be read: {error.strerror or error}") from None
-    if largest is not None and len(found) > largest:
+    if largest is not None and len(content) > largest:
         raise ValueError(f"{file} has more than {largest:,} bytes, the most that are read; make it smaller")
-    return found
+    return content
 
 
 def read_text(file: Path) -> str:
@@ -56,7 +56,7 @@ def read_json(file: Path) -> Any:
         raise ValueError(f"{file} is nested too deeply to be read as JSON; restore it from a copy") from None
 
 
-def read_yaml(file: Path) -> Any:
+def read_yaml(file: Path) -> object:
     """The contents of a YAML file, or ValueError. Aliases are expanded within limits (safe_yaml.py)."""
     text = read_text(file)
     try:

@@ -15,7 +15,7 @@ import os
 import stat
 import tempfile
 import weakref
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,10 +40,10 @@ def private_folder(name: str) -> Path | None:
     folder = home() / name
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
             return None
-        if found.st_mode & 0o077:
+        if status.st_mode & 0o077:
             folder.chmod(0o700)
         return folder
     except OSError:
@@ -65,6 +65,8 @@ class ArrayFile:
         if head > HEAD:
             raise ValueError(f"{file} has no head")
         told = parse_json(os.pread(self._number, head, 8))
+        if not isinstance(told, dict):
+            raise ValueError(f"{file} has no head")
         self._places = {name: _Place.of(one, 8 + head) for name, one in told.items() if name != "__metadata__"}
         self.names = sorted(self._places)
         if any(place.offset + place.size > size for place in self._places.values()):
@@ -115,8 +117,8 @@ class _Place:
 def open_private(file: Path) -> int:
     """The descriptor of a file that only this user can write to; ValueError for any other."""
     number = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    found = os.fstat(number)
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+    status = os.fstat(number)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
         os.close(number)
         raise ValueError(f"{file} is not a file of this user alone")
     return number
@@ -124,14 +126,14 @@ def open_private(file: Path) -> int:
 
 def read_part(number: int, offset: int, size: int) -> bytearray:
     """Bytes of an open file; ValueError where it ends before. One call of the system reads 2 GiB at most."""
-    found = bytearray(size)
-    view, done = memoryview(found), 0
+    content = bytearray(size)
+    view, done = memoryview(content), 0
     while done < size:
         got = os.preadv(number, [view[done:]], offset + done)
         if not got:
             raise ValueError("the file was cut off")
         done += got
-    return found
+    return content
 
 
 def recall(folder: str, name: str, on_disk: Collection[str] = ()) -> ArrayFile | None:
@@ -158,8 +160,8 @@ def keep(folder: str, name: str, arrays: Mapping[str, np.ndarray]) -> bool:
         handle, path = tempfile.mkstemp(dir=where, prefix=f".{name}-", suffix=".partial")  # mode 0600
         os.close(handle)
         aside = Path(path)
-        ordered: dict[str, Any] = {key: np.ascontiguousarray(arrays[key]) for key in sorted(arrays)}
-        told = _sha256((key, iter([array])) for key, array in ordered.items())
+        ordered = {key: np.ascontiguousarray(arrays[key]) for key in sorted(arrays)}
+        told = _sha256((key, [array]) for key, array in ordered.items())
         save_file(ordered, aside, metadata={"sha256": told})
         aside.chmod(0o600)
         aside.replace(where / f"{name}.safetensors")
@@ -171,7 +173,7 @@ def keep(folder: str, name: str, arrays: Mapping[str, np.ndarray]) -> bool:
         return False
 
 
-def _sha256(arrays: Iterator[tuple[str, Iterator[np.ndarray]]] | Any) -> str:
+def _sha256(arrays: Iterable[tuple[str, Iterable[np.ndarray]]]) -> str:
     """The hash of named arrays, each given in pieces."""
     total = hashlib.sha256()
     for name, pieces in arrays:

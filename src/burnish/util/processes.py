@@ -8,7 +8,7 @@ import signal
 import subprocess
 
 
-def kill_group(popen: subprocess.Popen) -> None:
+def kill_group(popen: subprocess.Popen[bytes]) -> None:
     """Send SIGKILL to a process and its process group, and close its pipes."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(popen.pid, signal.SIGKILL)

@@ -7,8 +7,6 @@ is measured, aliases and merges included, before any value is made of it.
 
 from __future__ import annotations
 
-from typing import Any
-
 import yaml
 
 from burnish.util.untrusted import DEEPEST
@@ -19,7 +17,7 @@ LONGEST_NUMBER = 2000  # characters of a number; 1:59:59:... takes quadratic tim
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
-def parse_yaml(text: str) -> Any:
+def parse_yaml(text: str) -> object:
     """The value of a YAML text; ValueError, as one clause, if it is none, too large, too deep or expands too far."""
     if len(text) > LARGEST:
         raise ValueError(f"it has {len(text):,} characters; at most {LARGEST:,} are read")
@@ -41,27 +39,27 @@ def parse_yaml(text: str) -> Any:
         raise ValueError(f"it is not YAML: a value does not have the type that it names ({error})") from None
 
 
-def _measured(node: yaml.Node, known: dict[int, tuple[int, int] | None]) -> tuple[int, int]:
-    """How many values a node expands to, and in how many levels. known: of the nodes that were measured already; None
+def _measured(node: yaml.Node, sizes: dict[int, tuple[int, int] | None]) -> tuple[int, int]:
+    """How many values a node expands to, and in how many levels. sizes: of the nodes that were measured already; None
     for those that are being measured, which contain the present one."""
     if isinstance(node, yaml.ScalarNode):
         if node.tag in _NUMBERS and len(node.value) > LONGEST_NUMBER:
             raise ValueError(f"it has a number of {len(node.value):,} characters; at most {LONGEST_NUMBER} are read")
         return 1, 0
-    if id(node) in known:
-        found = known[id(node)]
-        if found is None:
+    if id(node) in sizes:
+        measure = sizes[id(node)]
+        if measure is None:
             raise ValueError("it has an alias of what the alias is in, so it never ends; write the value out")
-        return found
-    known[id(node)] = None
+        return measure
+    sizes[id(node)] = None
     children = [one for pair in node.value for one in pair] if isinstance(node, yaml.MappingNode) else node.value
     values, levels = 1, 0
     for child in children:
-        inside, below = _measured(child, known)
+        inside, below = _measured(child, sizes)
         values, levels = values + inside, max(levels, below)
         if values > VALUES:
             raise ValueError(f"it has more than {VALUES:,} values, aliases expanded; write fewer")
     if levels + 1 > DEEPEST:
         raise ValueError(f"it is nested too deeply; at most {DEEPEST} levels are read")
-    known[id(node)] = values, levels + 1
+    sizes[id(node)] = values, levels + 1
     return values, levels + 1

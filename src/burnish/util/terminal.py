@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +21,7 @@ class _Stripped:
     def write(self, text: str) -> int:
         return self._stream.write(re.sub(r" +(?=\n)", "", text))
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
 
 DEEPEST = 64  # levels of lists and objects: four times what chat messages, tool schemas and rows of datasets have
 LARGEST = 16 << 20  # characters (bytes of a bytes object)
 
 
-def parse_json(text: str | bytes, *, largest: int = LARGEST, deepest: int = DEEPEST) -> Any:
+def parse_json(text: str | bytes, *, largest: int = LARGEST, deepest: int = DEEPEST) -> object:
     """The value of a JSON text; ValueError, as one clause, if it is no JSON, too large, too deep or not finite.
 
     NaN, infinities and numbers that overflow (1e999) are refused: JSON has none, and they spoil what is computed.
@@ -33,11 +32,11 @@ def parse_json(text: str | bytes, *, largest: int = LARGEST, deepest: int = DEEP
     return value
 
 
-def check_depth(value: Any, deepest: int = DEEPEST) -> None:
+def check_depth(value: object, deepest: int = DEEPEST) -> None:
     """Raise ValueError if lists and mappings are nested in more than `deepest` levels; uses no recursion."""
-    level = [value]
+    level: list[object] = [value]
     for _ in range(deepest):
-        below = []
+        below: list[object] = []
         for one in level:
             if isinstance(one, dict):
                 below += [inner for inner in one.values() if isinstance(inner, dict | list | tuple)]
@@ -49,7 +48,7 @@ def check_depth(value: Any, deepest: int = DEEPEST) -> None:
     raise ValueError(f"it is nested too deeply; at most {deepest} levels are read")
 
 
-def _no_constant(name: str) -> Any:
+def _no_constant(name: str) -> object:
     raise ValueError(f"it has {name}, which is not JSON")
 
 

@@ -10,6 +10,7 @@
 row["prompt"]. Nothing of a reply may be evaluated by eval, exec, sympify or the like, here or anywhere.
 """
 
-from burnish.verifiers.table import Check, Row, Verdict, verifier
+from burnish.core.task import Verdict
+from burnish.verifiers.table import Check, Row, verifier
 
 __all__ = ["Check", "Row", "Verdict", "verifier"]

@@ -31,9 +31,9 @@ def exact(*, case: bool = False) -> Check:
         return text if case else text.casefold()
 
     def check(row: Row, reply: str) -> Verdict:
-        right, said = str(row["answer"]), final_answer(reply)
-        if plain(said) == plain(right):
+        right, answer = str(row["answer"]), final_answer(reply)
+        if plain(answer) == plain(right):
             return Verdict(1.0, True)
-        return Verdict(0.0, False, f"the answer is {right[:40]!r}, not {said[:40]!r}")
+        return Verdict(0.0, False, f"the answer is {right[:40]!r}, not {answer[:40]!r}")
 
     return check

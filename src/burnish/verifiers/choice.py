@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from burnish.core.option import Option
 from burnish.core.task import Verdict
@@ -47,42 +47,42 @@ def choice(*, letters: Annotated[int, Option("How many options there are.", at_l
 
     def check(row: Row, reply: str) -> Verdict:
         options = _options(row)
-        known = [letter for letter in allowed if not options or letter in options]
-        right = _right(row["answer"], options, known)
-        said = chosen(spoken(reply)[-READ:], options, known)
-        if said == right:
+        letters = [letter for letter in allowed if not options or letter in options]
+        right = _right(row["answer"], options, letters)
+        letter = chosen(spoken(reply)[-READ:], options, letters)
+        if letter == right:
             return Verdict(1.0, True)
-        return wrong(f"the answer is {right}, not {said}" if said else "the reply chooses no option, or several")
+        return wrong(f"the answer is {right}, not {letter}" if letter else "the reply chooses no option, or several")
 
     return check
 
 
-def chosen(text: str, options: Mapping[str, str], known: Sequence[str]) -> str | None:
+def chosen(text: str, options: Mapping[str, str], letters: Sequence[str]) -> str | None:
     """The letter that a text chooses; None if it is none or several."""
     text = text.strip()
     if match := _WHOLE.fullmatch(text):
-        return _among(match[1].upper(), known)
+        return _among(match[1].upper(), letters)
     if boxed := _BOXED.findall(text):
-        return _among(boxed[-1].upper(), known)
-    if said := [*_SAID.finditer(text)]:
-        letter = (said[-1][1] or said[-1][2]).upper()
-        return None if _HEDGE.match(text, said[-1].end()) else _among(letter, known)
-    listed = _distinct(_BRACKETED, text, known) | _distinct(_LISTED, text, known)
+        return _among(boxed[-1].upper(), letters)
+    if statements := [*_SAID.finditer(text)]:
+        letter = (statements[-1][1] or statements[-1][2]).upper()
+        return None if _HEDGE.match(text, statements[-1].end()) else _among(letter, letters)
+    listed = _distinct(_BRACKETED, text, letters) | _distinct(_LISTED, text, letters)
     if (match := _LEADING.match(text)) and not listed - {match[1]}:
-        return None if _HEDGE.match(text, match.end()) else _among(match[1], known)
+        return None if _HEDGE.match(text, match.end()) else _among(match[1], letters)
     for pattern in (_BRACKETED, _BOLD):
-        found_letters = _distinct(pattern, text, known)
+        found_letters = _distinct(pattern, text, letters)
         if found_letters:
             return found_letters.pop() if len(found_letters) == 1 else None
     return _by_text(text, options)
 
 
-def _among(letter: str, known: Sequence[str]) -> str | None:
-    return letter if letter in known else None
+def _among(letter: str, letters: Sequence[str]) -> str | None:
+    return letter if letter in letters else None
 
 
-def _distinct(pattern: re.Pattern[str], text: str, known: Sequence[str]) -> set[str]:
-    return {letter for letter in pattern.findall(text) if letter in known}
+def _distinct(pattern: re.Pattern[str], text: str, letters: Sequence[str]) -> set[str]:
+    return {letter for letter in pattern.findall(text) if letter in letters}
 
 
 def _by_text(text: str, options: Mapping[str, str]) -> str | None:
@@ -101,33 +101,33 @@ def _plain(text: str) -> str:
 
 def _options(row: Row) -> dict[str, str]:
     """Letter -> text of the options of a row; empty where it has none."""
-    given: Any = row.get("choices") if row.get("choices") is not None else row.get("options")
+    given: object = row.get("choices") if row.get("choices") is not None else row.get("options")
     if given is None:
         return {}
     if isinstance(given, Mapping) and {"label", "text"} <= given.keys():
         given = dict(zip(given["label"], given["text"], strict=False))
     if isinstance(given, Mapping):
-        found = {str(letter).strip().upper(): str(text) for letter, text in given.items()}
-        if strange := [label for label in found if label not in string.ascii_uppercase or not label]:
+        options = {str(letter).strip().upper(): str(text) for letter, text in given.items()}
+        if strange := [label for label in options if label not in string.ascii_uppercase or not label]:
             raise BadRow(f"an option of a row has the label {strange[0]!r}; label the options A, B, C and so on")
-        return found
+        return options
     if isinstance(given, list | tuple):
         return dict(zip(string.ascii_uppercase, map(str, given), strict=False))
     raise BadRow(f"the column 'choices' of a row is {given!r:.60}; make it a list of texts, or letter -> text")
 
 
-def _right(answer: Any, options: Mapping[str, str], known: Sequence[str]) -> str:
-    if isinstance(answer, int) and not isinstance(answer, bool) and 0 <= answer < len(known):
-        return known[answer]
+def _right(answer: object, options: Mapping[str, str], letters: Sequence[str]) -> str:
+    if isinstance(answer, int) and not isinstance(answer, bool) and 0 <= answer < len(letters):
+        return letters[answer]
     text = str(answer).strip()
     match = _WHOLE.fullmatch(text)
-    if match and match[1].upper() in known:
+    if match and match[1].upper() in letters:
         return match[1].upper()
     same = [letter for letter, option in options.items() if _plain(option) == _plain(text)]
     if len(same) == 1:
         return same[0]
-    if text.isdecimal() and int(text) < len(known):
-        return known[int(text)]
-    if (match := _LEADING.match(text)) and match[1] in known:
+    if text.isdecimal() and int(text) < len(letters):
+        return letters[int(text)]
+    if (match := _LEADING.match(text)) and match[1] in letters:
         return match[1]
-    raise BadRow(f"the answer {text[:60]!r} of a row is none of its options {', '.join(known)}; make it a letter")
+    raise BadRow(f"the answer {text[:60]!r} of a row is none of its options {', '.join(letters)}; make it a letter")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from burnish.core.option import Option
 from burnish.core.task import Verdict
@@ -37,7 +37,7 @@ def citations(
     """
 
     def check(row: Row, reply: str) -> Verdict:
-        known = _ids(column_json(row, "sources"))
+        sources = _ids(column_json(row, "sources"))
         text = spoken(reply)
         if reason := too_long(text, MOST_CHARACTERS):
             return wrong(reason)
@@ -45,7 +45,7 @@ def citations(
         cited = [name for _, names in sentences for name in names]
         if not cited:
             return wrong("nothing is cited")
-        if strange := [name for name in cited if name not in known]:
+        if strange := [name for name in cited if name not in sources]:
             return wrong(f"there is no source {strange[0]!r}")
         score = _by_facts(sentences, row) if row.get("facts") is not None else _by_ids({*cited}, row)
         return Verdict(score, True) if score >= minimum else wrong(f"F1 of the citations is {score:.3f}", score)
@@ -53,7 +53,7 @@ def citations(
     return check
 
 
-def _ids(given: Any) -> set[str]:
+def _ids(given: object) -> set[str]:
     """The ids of sources: of a mapping its keys, of {"id": ...} theirs, else the entries themselves."""
     if isinstance(given, Mapping):
         return {str(name) for name in given}
@@ -80,20 +80,20 @@ def _by_facts(sentences: list[tuple[str, list[str]]], row: Row) -> float:
     if not isinstance(given, Mapping):
         raise BadRow("the column 'facts' of a row is not an object of id -> phrases")
     phrases = {str(k): [_plain(p) for p in ([v] if isinstance(v, str) else v)] for k, v in given.items()}
-    total = sum(len(found) for found in phrases.values())
+    total = sum(map(len, phrases.values()))
     stated: set[tuple[str, str]] = set()
     cited = supported = 0
     for text, names in sentences:
-        said = _plain(_CITATION.sub(" ", text))
+        sentence = _plain(_CITATION.sub(" ", text))
         for name in names:
-            found = {(name, phrase) for phrase in phrases.get(name, []) if phrase and phrase in said}
-            cited, supported = cited + 1, supported + bool(found)
-            stated |= found
+            matched = {(name, phrase) for phrase in phrases.get(name, []) if phrase and phrase in sentence}
+            cited, supported = cited + 1, supported + bool(matched)
+            stated |= matched
     precision, recall = supported / cited, len(stated) / total if total else 0.0
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
 def _plain(text: str) -> str:
     """Lower-case words with a space before and after each."""
-    found = re.findall(r"[^\W_]+", str(text).casefold())
-    return f" {' '.join(found)} "
+    words = re.findall(r"[^\W_]+", str(text).casefold())
+    return f" {' '.join(words)} "

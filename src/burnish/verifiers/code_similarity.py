@@ -11,8 +11,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
+from typing import TypeVar
 
 from burnish.verifiers.similarity import bleu, n_grams
+
+_T = TypeVar("_T")
 
 _CODE_TOKENS = re.compile(r"\w+|[^\w\s]")
 OTHER = 0.2  # weight of a token that is no keyword
@@ -25,39 +28,40 @@ def code_tokens(code: str) -> list[str]:
     return _CODE_TOKENS.findall(code)
 
 
-def codebleu(said: str, right: str) -> float:
+def codebleu(reply: str, right: str) -> float:
     """(BLEU + weighted BLEU + AST match + data-flow match) / 4 (Ren et al., arXiv 2009.10297), within [0, 1].
 
     AST match and data-flow match are shares of the reference's subtrees and edges that the program has. A reference
     without data flow (one expression) is compared by the other three.
     """
-    own, reference = code_tokens(said), code_tokens(right)
+    own, reference = code_tokens(reply), code_tokens(right)
     if not own or not reference:
         return 0.0
     parts = [bleu(own, [reference]), weighted_bleu(own, reference)]
     tree = parsed(right)
     if tree is not None:
-        mine = parsed(said)
-        parts.append(_shared(subtrees(tree), subtrees(mine) if mine is not None else Counter()))
+        parsed_reply = parsed(reply)
+        parts.append(_shared(subtrees(tree), subtrees(parsed_reply) if parsed_reply is not None else Counter()))
         edges = data_flow(tree)
         if edges:
-            parts.append(_shared(edges, data_flow(mine) if mine is not None else Counter()))
+            parts.append(_shared(edges, data_flow(parsed_reply) if parsed_reply is not None else Counter()))
     return math.fsum(parts) / len(parts)
 
 
-def weighted_bleu(said: Sequence[str], right: Sequence[str]) -> float:
+def weighted_bleu(candidate: Sequence[str], right: Sequence[str]) -> float:
     """BLEU whose unigrams count 1 if they are keywords of Python and OTHER if not."""
 
     def mass(counts: Counter[tuple[str, ...]]) -> float:
         return sum(n * (1.0 if keyword.iskeyword(word) else OTHER) for (word,), n in counts.items())
 
-    own, reference = n_grams(said, 1), n_grams(right, 1)
-    plain = sum((own & reference).values()) / len(said)
+    own, reference = n_grams(candidate, 1), n_grams(right, 1)
+    plain = sum((own & reference).values()) / len(candidate)
     if not plain:
         return 0.0
     weighted = mass(own & reference) / mass(own)
-    orders = min(4, len(said))
-    return min(1.0, bleu(said, [right]) * (weighted / plain) ** (1 / orders))
+    orders = min(4, len(candidate))
+    correction: float = (weighted / plain) ** (1 / orders)
+    return min(1.0, bleu(candidate, [right]) * correction)
 
 
 def parsed(code: str) -> ast.AST | None:
@@ -70,23 +74,23 @@ def parsed(code: str) -> ast.AST | None:
 
 def subtrees(tree: ast.AST) -> Counter[str]:
     """All subtrees with at least one child, as the kinds of their nodes; names and values do not count."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     def shape(node: ast.AST) -> str:
         children = [shape(child) for child in ast.iter_child_nodes(node)]
         text = f"{type(node).__name__}({' '.join(children)})"
         if children:
-            found[text] += 1
+            counts[text] += 1
         return text
 
     shape(tree)
-    return found
+    return counts
 
 
 def data_flow(tree: ast.AST) -> Counter[Edge]:
     """The variables that each assignment, loop and return reads; variables are numbered as they first occur."""
     names: dict[str, str] = {}
-    found: Counter[Edge] = Counter()
+    edges: Counter[Edge] = Counter()
 
     def number(name: str) -> str:
         return names.setdefault(name, f"v{len(names)}")
@@ -107,10 +111,10 @@ def data_flow(tree: ast.AST) -> Counter[Edge]:
                 for one in ast.walk(target):
                     if isinstance(one, ast.Name):
                         own = [number(one.id)] if isinstance(node, ast.AugAssign) else []
-                        found.update((number(one.id), source) for source in (*read, *own))
+                        edges.update((number(one.id), source) for source in (*read, *own))
         elif isinstance(node, ast.Return):
-            found.update(("return", source) for source in reads(node.value))
-    return found
+            edges.update(("return", source) for source in reads(node.value))
+    return edges
 
 
 def _in_order(node: ast.AST) -> list[ast.AST]:
@@ -118,7 +122,7 @@ def _in_order(node: ast.AST) -> list[ast.AST]:
     return [node, *(inner for child in ast.iter_child_nodes(node) for inner in _in_order(child))]
 
 
-def _shared(right: Counter, said: Counter) -> float:
+def _shared(right: Counter[_T], candidate: Counter[_T]) -> float:
     """The share of a multiset that is in the other; 1 where it is empty."""
     total = sum(right.values())
-    return sum((right & said).values()) / total if total else 1.0
+    return sum((right & candidate).values()) / total if total else 1.0

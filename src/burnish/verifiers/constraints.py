@@ -10,12 +10,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from burnish.verifiers.checks import BadRow
 from burnish.verifiers.read import json_in
 
-Options = Mapping[str, Any]
+Options = Mapping[str, object]
 Constraint = Callable[[str, Options], bool]
 
 _RELATIONS: dict[str, Callable[[int, int], bool]] = {
@@ -47,7 +46,7 @@ LANGUAGES = sorted({language for listed in _LANGUAGES.values() for language in l
 SUGGESTED = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
 
 
-def option(options: Options, name: str) -> Any:
+def option(options: Options, name: str) -> object:
     """An option of a constraint; raises BadRow where it is missing."""
     if options.get(name) is None:
         raise BadRow(f"a constraint lacks its option {name!r}; it has {', '.join(options) or 'none'}")
@@ -65,10 +64,10 @@ def number(options: Options, name: str) -> int:
 def listed(options: Options, name: str) -> list[str]:
     """An option that is a list of words; raises BadRow."""
     value = option(options, name)
-    found = [value] if isinstance(value, str) else value
-    if not isinstance(found, Sequence) or not all(isinstance(word, str) and word.strip() for word in found):
+    words = [value] if isinstance(value, str) else value
+    if not isinstance(words, Sequence) or not all(isinstance(word, str) and word.strip() for word in words):
         raise BadRow(f"the option {name!r} of a constraint is {value!r:.40}; it must be a list of words")
-    return list(found)
+    return list(words)
 
 
 def related(count: int, options: Options, relation: str, bound: str) -> bool:
@@ -109,11 +108,11 @@ def paragraphs(text: str) -> list[str]:
 
 def nth_paragraph(text: str, options: Options) -> bool:
     """There are num_paragraphs paragraphs between empty lines, and the nth begins with first_word."""
-    found = [piece.strip() for piece in re.split(r"\n[ \t]*\n", text) if piece.strip()]
+    pieces = [piece.strip() for piece in re.split(r"\n[ \t]*\n", text) if piece.strip()]
     nth = number(options, "nth_paragraph")
-    if len(found) != number(options, "num_paragraphs") or not 0 < nth <= len(found):
+    if len(pieces) != number(options, "num_paragraphs") or not 0 < nth <= len(pieces):
         return False
-    words = re.findall(r"\w+(?:['’-]\w+)*", found[nth - 1])
+    words = re.findall(r"\w+(?:['’-]\w+)*", pieces[nth - 1])
     return bool(words) and words[0].casefold() == str(option(options, "first_word")).strip().casefold()
 
 
@@ -124,8 +123,8 @@ def bullets(text: str) -> int:
 
 def highlights(text: str) -> int:
     """Parts between *single* or **double** asterisks in one line that are not empty."""
-    found = re.findall(r"\*\*([^\n*]+)\*\*|(?<!\*)\*([^\n*]+)\*(?!\*)", text)
-    return sum(bool((double or single).strip()) for double, single in found)
+    marked = re.findall(r"\*\*([^\n*]+)\*\*|(?<!\*)\*([^\n*]+)\*(?!\*)", text)
+    return sum(bool((double or single).strip()) for double, single in marked)
 
 
 def sections(text: str, splitter: str) -> int:

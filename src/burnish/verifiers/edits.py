@@ -41,12 +41,12 @@ def apply_blocks(text: str, files: Files) -> dict[str, str]:
         sought, put = ("\n" + _ended(text) if text else "" for text in (search, replacement))
         if not sought.strip() and before.strip():
             raise WrongEdit("the search text is empty")
-        found = before.count(sought or "\n")
-        if not found and path not in files:
+        occurrences = before.count(sought or "\n")
+        if not occurrences and path not in files:
             raise WrongEdit(f"there is no file {path[:80]!r}")
-        if not found:
+        if not occurrences:
             raise WrongEdit(f"the search text is not found in {path[:80]}")
-        if len(before) + found * len(put) > MOST_CHARACTERS:
+        if len(before) + occurrences * len(put) > MOST_CHARACTERS:
             raise WrongEdit(f"{path[:80]} would have more than {MOST_CHARACTERS:,} characters")
         changed[path] = before.replace(sought or "\n", put)[1:]
     return {path: text for path, text in changed.items() if text != files.get(path, "")}
@@ -59,7 +59,7 @@ def _ended(lines: str) -> str:
 
 def read_blocks(text: str) -> list[tuple[str, str, str]]:
     """(path, search, replacement) of each search/replace block, in one pass over the lines; raises WrongEdit."""
-    found: list[tuple[str, str, str]] = []
+    blocks: list[tuple[str, str, str]] = []
     path = ""
     parts: list[list[str]] = [[], []]  # lines of the search text and of the replacement
     current: int | None = None  # which of them is being read
@@ -74,7 +74,7 @@ def read_blocks(text: str) -> list[tuple[str, str, str]]:
         elif current == 0 and _MIDDLE.fullmatch(line):
             current = 1
         elif current == 1 and _REPLACE.fullmatch(line):
-            found.append((path, "".join(parts[0]), "".join(parts[1])))
+            blocks.append((path, "".join(parts[0]), "".join(parts[1])))
             current = None
         elif _SEARCH.fullmatch(line):
             raise WrongEdit("a search/replace block is not complete")
@@ -82,7 +82,7 @@ def read_blocks(text: str) -> list[tuple[str, str, str]]:
             parts[current].append(line)
     if current is not None:
         raise WrongEdit("a search/replace block is not complete")
-    return found
+    return blocks
 
 
 def apply_patch(patch: str, files: Files) -> dict[str, str]:
@@ -151,21 +151,21 @@ def diff(before: str, after: str) -> str:
     return "\n".join([*lines][2:])
 
 
-def change_similarity(said: Files, right: Files, files: Files) -> float:
+def change_similarity(changed_files: Files, right: Files, files: Files) -> float:
     """The mean over the files that either side changes of 2 M / T of the characters of their diffs.
 
-    M / T is that of difflib.SequenceMatcher(said, right) without its junk heuristic, which is not symmetric. A file
+    M / T is that of difflib.SequenceMatcher(changed, right) without its junk heuristic, which is not symmetric. A file
     changed on one side alone counts 0; 1 where neither side changes a file.
     """
-    changed = sorted(said.keys() | right.keys())
+    changed = sorted(changed_files.keys() | right.keys())
     if not changed:
         return 1.0
-    return sum(_ratio(path, said, right, files) for path in changed) / len(changed)
+    return sum(_ratio(path, changed_files, right, files) for path in changed) / len(changed)
 
 
-def _ratio(path: str, said: Files, right: Files, files: Files) -> float:
-    if path not in said or path not in right:
+def _ratio(path: str, changed_files: Files, right: Files, files: Files) -> float:
+    if path not in changed_files or path not in right:
         return 0.0
     before = files.get(path, "")
-    a, b = diff(before, said[path]), diff(before, right[path])
+    a, b = diff(before, changed_files[path]), diff(before, right[path])
     return 1.0 if a == b else difflib.SequenceMatcher(None, a, b, autojunk=False).ratio()

@@ -43,10 +43,10 @@ def spoken(reply: str, tag: str = "answer") -> str:
     The text after the last `</think>`, and of that the contents of the last `<answer>...</answer>` (or other `tag`) if
     there is one; nothing where a `<think>` is never closed.
     """
-    said = reply.rpartition("</think>")[2]
-    if "<think>" in said:
+    answer = reply.rpartition("</think>")[2]
+    if "<think>" in answer:
         return ""
-    return said.rpartition(f"<{tag}>")[2].partition(f"</{tag}>")[0].strip()
+    return answer.rpartition(f"<{tag}>")[2].partition(f"</{tag}>")[0].strip()
 
 
 def final_answer(reply: str, right: str = "") -> str:
@@ -96,7 +96,7 @@ def _plain(text: str) -> str:
     return " ".join(text.strip().strip("$\"'`*").rstrip(".").split()).casefold()
 
 
-def same_answer(said: str, right: str, mathematics: Comparison | None = None) -> bool:
+def same_answer(answer: str, right: str, mathematics: Comparison | None = None) -> bool:
     """Whether two final answers are equal: as numbers, as plain text, or as mathematics.
 
     mathematics: compares two texts as mathematics; by default in the sandbox, because it evaluates its input.
@@ -104,31 +104,31 @@ def same_answer(said: str, right: str, mathematics: Comparison | None = None) ->
     If the right answer is a number, so must the answer be: `17+25` does not answer `17+25=?`. "10%" equals both 10 and
     0.1, unless both sides have the sign.
     """
-    if _plain(said) == _plain(right):
+    if _plain(answer) == _plain(right):
         return bool(_plain(right))
-    said_number, right_number = number(said), number(right)
+    said_number, right_number = number(answer), number(right)
     if right_number is not None:
-        by_sign = Fraction(100) ** (("%" in said) - ("%" in right))
+        by_sign = Fraction(100) ** (("%" in answer) - ("%" in right))
         return said_number is not None and (said_number == right_number or said_number == right_number * by_sign)
     mathematical = re.search(r"[0-9\\^+*/=]", right) and not re.fullmatch(r"[0-9\s:./-]+", right)  # no dates, no times
-    return bool(mathematical) and (mathematics or _in_the_sandbox)(said, right)
+    return bool(mathematical) and (mathematics or _in_the_sandbox)(answer, right)
 
 
 def judge_answer(right: str, reply: str, mathematics: Comparison | None = None) -> Verdict:
     """Correct if the final answer of the reply equals the right one."""
-    said = final_answer(reply, right)
-    if same_answer(said, right, mathematics):
+    answer = final_answer(reply, right)
+    if same_answer(answer, right, mathematics):
         return Verdict(1.0, True)
-    return Verdict(0.0, False, f"the answer is {right[:40]!r}, not {said[:40]!r}")
+    return Verdict(0.0, False, f"the answer is {right[:40]!r}, not {answer[:40]!r}")
 
 
-def _in_the_sandbox(said: str, right: str) -> bool:
+def _in_the_sandbox(answer: str, right: str) -> bool:
     """Equality as mathematics by math-verify, in the verifier process; False if it is not installed."""
     from burnish.verifiers.verifier import verifier
 
     if importlib.util.find_spec("math_verify") is None:
         return False
-    return verifier("answers").judge({"kind": "mathematics"}, [right], [said])[0].correct
+    return verifier("answers").judge({"kind": "mathematics"}, [right], [answer])[0].correct
 
 
 def small_powers(text: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated
 
 from burnish.core.option import Option
 from burnish.core.task import Verdict
@@ -42,11 +42,11 @@ def tag_problem(text: str, names: list[str], *, outside: bool = False) -> str:
 
 def tag_names(names: str) -> list[str]:
     """The names in "think,answer"."""
-    found = [name.strip() for name in names.split(",")]
-    for name in found:
-        if not _NAME.fullmatch(name) or found.count(name) > 1:
+    listed = [name.strip() for name in names.split(",")]
+    for name in listed:
+        if not _NAME.fullmatch(name) or listed.count(name) > 1:
             raise ValueError(f"the tags {names!r} are not different names with commas between them; write think,answer")
-    return found
+    return listed
 
 
 @verifier(kinds=("format",), summary="1 where the reply is <think>...</think><answer>...</answer>, each tag once.")
@@ -81,11 +81,12 @@ def toggled(
     """
 
     def check(row: Row, reply: str) -> Verdict:
-        said = row["prompt"] if isinstance(row["prompt"], str) else " ".join(str(one) for one in row["prompt"])
-        if off in said:
-            found = [tag for tag in ("<think>", "</think>") if tag in reply]
-            return wrong(f"{found[0]} occurs, but thinking is switched off") if found else Verdict(1.0, True)
-        problem = tag_problem(reply, ["think"], outside=True) if on in said else ""
+        prompt = row["prompt"]
+        text = " ".join(map(str, prompt)) if isinstance(prompt, list | tuple) else str(prompt)
+        if off in text:
+            match = [tag for tag in ("<think>", "</think>") if tag in reply]
+            return wrong(f"{match[0]} occurs, but thinking is switched off") if match else Verdict(1.0, True)
+        problem = tag_problem(reply, ["think"], outside=True) if on in text else ""
         return wrong(problem) if problem else Verdict(1.0, True)
 
     return check
@@ -134,10 +135,10 @@ def regex(
             return wrong(reason)
         try:
             with cpu_limit():
-                found = find(reply)
+                matched = find(reply)
         except TooSlow as error:
             return wrong(f"the search for the pattern was stopped: {error}")
-        return Verdict(1.0, True) if found else wrong("the pattern does not match")
+        return Verdict(1.0, True) if matched else wrong("the pattern does not match")
 
     return check
 
@@ -155,7 +156,7 @@ def json_format(
     wanted = [key.strip() for key in keys.split(",") if key.strip()]
 
     def check(row: Row, reply: str) -> Verdict:
-        schema: Any = column_json(row, "schema") if row.get("schema") is not None else None
+        schema: object = column_json(row, "schema") if row.get("schema") is not None else None
         if schema is not None:
             check_schema(schema)
         if reason := too_long(reply):
@@ -166,7 +167,7 @@ def json_format(
             return wrong(f"it is not JSON: {error}")
         if wanted and not isinstance(value, dict):
             return wrong(f"it is {type(value).__name__}, not an object")
-        if missing := [key for key in wanted if key not in value]:
+        if isinstance(value, dict) and (missing := [key for key in wanted if key not in value]):
             return wrong(f"it has no key {missing[0]!r}")
         try:
             with cpu_limit():

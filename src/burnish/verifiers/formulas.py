@@ -59,12 +59,12 @@ def parse(text: str) -> Formula:
 
 
 def _tokens(text: str) -> list[str]:
-    found = []
+    tokens = []
     for sign, word, other in _TOKEN.findall(text.strip()):
         if other:
             raise NoFormula(f"{other!r} is not part of the language")
-        found.append(_SIGNS.get(sign, sign) if sign else _WORDS.get(word.lower(), word))
-    return ["(" if token == "[" else ")" if token == "]" else token for token in found]
+        tokens.append(_SIGNS.get(sign, sign) if sign else _WORDS.get(word.lower(), word))
+    return ["(" if token == "[" else ")" if token == "]" else token for token in tokens]
 
 
 class _Reader:
@@ -98,18 +98,18 @@ class _Reader:
             raise NoFormula(f"it is nested more than {DEEPEST} deep")
         token = self.take()
         if token == "¬":
-            found: Formula = Node("¬", (self.unary(),))
+            formula: Formula = Node("¬", (self.unary(),))
         elif token in "∀∃":
-            found = self.quantified(token)
+            formula = self.quantified(token)
         elif token == "(":
-            found = self.formula()
+            formula = self.formula()
             if self.take() != ")":
                 raise NoFormula("a bracket is not closed")
         else:
             self.place -= 1
-            found = self.atom()
+            formula = self.atom()
         self.depth -= 1
-        return found
+        return formula
 
     def quantified(self, sign: str) -> Formula:
         variables = [self.name()]
@@ -119,10 +119,10 @@ class _Reader:
         wide = self.peek() in (".", ":", ",")
         if wide:
             self.take()
-        found = self.formula() if wide else self.unary()
+        body = self.formula() if wide else self.unary()
         for variable in reversed(variables):
-            found = Node(sign, (found,), variable)
-        return found
+            body = Node(sign, (body,), variable)
+        return body
 
     def ahead(self, steps: int) -> str:
         return self.tokens[self.place + steps] if self.place + steps < len(self.tokens) else ""
@@ -193,7 +193,7 @@ def truth(formula: Formula, values: Mapping[str, int], every: int) -> int:
 
 def columns(count: int) -> list[int]:
     """The truth tables of `count` independent atoms over their 2^count rows."""
-    rows, found = 1 << count, []
+    rows, tables = 1 << count, []
     for k in range(count):
         block = ((1 << (1 << k)) - 1) << (1 << k)  # 2^k zeros, then 2^k ones
         width = 1 << (k + 1)
@@ -201,8 +201,8 @@ def columns(count: int) -> list[int]:
         while width < rows:
             column |= column << width
             width *= 2
-        found.append(column)
-    return found
+        tables.append(column)
+    return tables
 
 
 def renamed(formula: Formula) -> tuple[Formula, list[tuple[str, frozenset[str]]]]:

@@ -11,10 +11,11 @@ import ast
 import importlib
 import math
 import re
-from typing import Any
+from typing import TypedDict
 
 from burnish.core.task import Verdict
 from burnish.util.failures import said
+from burnish.verifiers.checks import Spec
 from burnish.verifiers.final_answer import LONGEST, final_answer, same_answer, small_powers
 
 CORRECT = 0.99
@@ -30,7 +31,7 @@ _PARSED = ("simple_integration", "intermediate_integration", "polynomial_multipl
 _FUNCTIONS = {"sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "ln", "sqrt", "pi"}
 
 
-def _read_literal(text: str) -> Any:
+def _read_literal(text: str) -> object:
     """The replacement of `eval` in the scorers: parse a literal, or raise ValueError."""
     if not isinstance(text, str) or len(text) > LONGEST_LITERAL:
         raise ValueError("not a literal")
@@ -54,14 +55,22 @@ def expression(text: str) -> bool:
     return small_powers(text) and all(len(word) == 1 or word in _FUNCTIONS for word in words)
 
 
-def harmless(said: str, problem: dict[str, Any]) -> bool:
+class GymProblem(TypedDict):
+    """An entry of a dataset of reasoning-gym."""
+
+    question: str
+    answer: str | None
+    metadata: dict[str, object]
+
+
+def harmless(answer: str, problem: GymProblem) -> bool:
     """Whether the answer is safe to pass to this problem's scorer."""
     dataset = problem["metadata"].get("source_dataset")
-    if said == problem["answer"]:
+    if answer == problem["answer"]:
         return True
     if dataset in _EVALUATED:
-        return literal(said)
-    return dataset not in _PARSED or expression(said)
+        return literal(answer)
+    return dataset not in _PARSED or expression(answer)
 
 
 class GymScorer:
@@ -70,14 +79,14 @@ class GymScorer:
     spec: {"name": dataset, "seed": its seed, "size": number of problems, "options": other arguments of create_dataset}
     """
 
-    def __init__(self, spec: dict[str, Any]) -> None:
+    def __init__(self, spec: Spec) -> None:
         library = importlib.import_module("reasoning_gym")
         for module in _EVALUATED.values():
             vars(importlib.import_module(module))["eval"] = _read_literal
         self._scorer = library.create_dataset(spec["name"], seed=spec["seed"], size=spec["size"], **spec["options"])
         self._fooled: bool | None = None  # determined at the first reply
 
-    def verdict(self, problem: dict[str, Any], reply: str) -> Verdict:
+    def verdict(self, problem: GymProblem, reply: str) -> Verdict:
         """The dataset's own score of the reply or of its final answer, whichever is higher."""
         text = reply[-LONGEST:].strip()
         after = text[text.lower().rfind("answer:") + len("answer:") :].strip() if "answer:" in text.lower() else text
@@ -95,17 +104,17 @@ class GymScorer:
         right = "" if problem["answer"] is None else f"; the answer is {problem['answer'][:40]!r}"
         return Verdict(score, False, f"the reply scores {score:.2f}{right}{failure}")
 
-    def _score(self, said: str, problem: dict[str, Any]) -> float:
-        if not harmless(said, problem):
+    def _score(self, answer: str, problem: GymProblem) -> float:
+        if not harmless(answer, problem):
             return 0.0
         if self._fooled is None:
             self._fooled = self._takes_nonsense(problem)
         if self._fooled:
-            return float(same_answer(said, str(problem["answer"])))
-        score = float(self._scorer.score_answer(said, problem))
+            return float(same_answer(answer, str(problem["answer"])))
+        score = float(self._scorer.score_answer(answer, problem))
         return min(1.0, score) if math.isfinite(score) else 0.0
 
-    def _takes_nonsense(self, problem: dict[str, Any]) -> bool:
+    def _takes_nonsense(self, problem: GymProblem) -> bool:
         """Whether the scorer accepts nonsense, as game_of_life_halting's does; then answers are compared instead."""
         try:
             return harmless(NONSENSE, problem) and float(self._scorer.score_answer(NONSENSE, problem)) >= CORRECT

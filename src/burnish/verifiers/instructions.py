@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from burnish.core.option import Option
 from burnish.core.task import Verdict
@@ -14,7 +14,7 @@ from burnish.verifiers.read import column_json, too_long, wrong
 from burnish.verifiers.table import Check, Row, verifier
 
 MOST_CHARACTERS = 100_000
-Asked = tuple[str, Constraint, Mapping[str, Any]]
+Asked = tuple[str, Constraint, Mapping[str, object]]
 Loose = Annotated[bool, Option("Also without the first line, the last line, both, and without asterisks.")]
 
 
@@ -39,14 +39,14 @@ def instructions(
     """
 
     def check(row: Row, reply: str) -> Verdict:
-        asked = [one for one in _asked(row) if unsupported == "stop" or not _untold(one)]
-        if not asked:
+        wanted = [one for one in _asked(row) if unsupported == "stop" or not _untold(one)]
+        if not wanted:
             raise BadRow("a row has no instruction to check; fill in 'instruction_id_list' or 'constraints'")
         text = spoken(reply)
         if reason := too_long(text, MOST_CHARACTERS):
             return wrong(reason)
-        broken = [name for name, constraint, options in asked if not _follows(text, constraint, options, loose)]
-        score = 1 - len(broken) / len(asked)
+        broken = [name for name, constraint, options in wanted if not _follows(text, constraint, options, loose)]
+        score = 1 - len(broken) / len(wanted)
         if not broken:
             return Verdict(1.0, True)
         return wrong(f"not followed: {', '.join(broken)}", 0.0 if every else score)
@@ -59,7 +59,7 @@ def instructions(
     summary="1 where a reply keeps one constraint of IFEval, the same for all rows.",
     call="\"constraint('number_words', relation='at most', num_words=50)\"",
 )
-def constraint(name: str, *, loose: Loose = False, **options: Any) -> Check:
+def constraint(name: str, *, loose: Loose = False, **options: object) -> Check:
     """1 where the part of a reply after its thinking keeps the constraint.
 
     The name is one of IFEval's, with or without what stands before the colon: constraint('no_comma'),
@@ -96,14 +96,14 @@ def constraint(name: str, *, loose: Loose = False, **options: Any) -> Check:
     return check
 
 
-class _Seen(dict[str, Any]):
+class _Seen(dict[str, object]):
     """Options that note which of them are read."""
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
+    def __init__(self, options: Mapping[str, object]) -> None:
         super().__init__(options)
         self.names: set[str] = set()
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: object = None) -> object:
         self.names.add(name)
         return super().get(name, default)
 
@@ -111,13 +111,13 @@ class _Seen(dict[str, Any]):
 def find(name: str) -> Constraint:
     """The constraint of a name, with or without its group; raises BadRow for an unknown one."""
     short = {key.partition(":")[2]: rule for key, rule in CONSTRAINTS.items()}
-    found = CONSTRAINTS.get(name) or short.get(name)
-    if found is None:
+    entry = CONSTRAINTS.get(name) or short.get(name)
+    if entry is None:
         raise BadRow(f"there is no constraint {name!r:.60}; known are {', '.join(short)}")
-    return found
+    return entry
 
 
-def _follows(text: str, rule: Constraint, options: Mapping[str, Any], loose: bool) -> bool:
+def _follows(text: str, rule: Constraint, options: Mapping[str, object], loose: bool) -> bool:
     if not text.strip():
         return False
     return any(bool(one.strip()) and rule(one, options) for one in (_variants(text) if loose else [text]))
@@ -143,11 +143,15 @@ def _asked(row: Row) -> list[Asked]:
             "instructions needs a column 'instruction_id_list' (and 'kwargs') or 'constraints'; a row has none"
         )
     names = column_json(row, "instruction_id_list")
+    if not isinstance(names, list):
+        raise BadRow("the column 'instruction_id_list' of a row is not a list")
     options = column_json(row, "kwargs") if row.get("kwargs") is not None else [{}] * len(names)
+    if not isinstance(options, list):
+        raise BadRow("the column 'kwargs' of a row is not a list")
     if len(names) != len(options):
         raise BadRow(f"a row has {len(names)} instructions and {len(options)} kwargs; give one of each")
     return [(name, find(name), one or {}) for name, one in zip(names, options, strict=True)]
 
 
-def _untold(asked: Asked) -> bool:
-    return asked[0].endswith("response_language") and str(asked[2].get("language")) not in LANGUAGES
+def _untold(instruction: Asked) -> bool:
+    return instruction[0].endswith("response_language") and str(instruction[2].get("language")) not in LANGUAGES

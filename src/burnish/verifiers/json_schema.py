@@ -8,7 +8,7 @@ from typing import Any
 
 from burnish.verifiers.checks import BadRow
 
-_TYPES: dict[str, Callable[[Any], bool]] = {
+_TYPES: dict[str, Callable[[object], bool]] = {
     "object": lambda value: isinstance(value, dict),
     "array": lambda value: isinstance(value, list),
     "string": lambda value: isinstance(value, str),
@@ -34,7 +34,7 @@ _KNOWN = {"type", "properties", "required", "items", "enum", "const", "additiona
 DEEPEST = 50
 
 
-def check_schema(schema: Any, depth: int = 0) -> None:
+def check_schema(schema: object, depth: int = 0) -> None:
     """Raise BadRow for a schema with keywords that are not known: a reply must not pass because one is ignored."""
     if isinstance(schema, bool):
         return
@@ -54,9 +54,9 @@ def check_schema(schema: Any, depth: int = 0) -> None:
         check_schema(one, depth + 1)
 
 
-def mismatch(value: Any, schema: Any, where: str = "the value") -> str:
+def mismatch(value: object, schema: object, where: str = "the value") -> str:
     """Why a JSON value does not satisfy a schema, in words; nothing if it does."""
-    if isinstance(schema, bool):
+    if not isinstance(schema, Mapping):
         return "" if schema else f"{where} is not allowed"
     kinds = _listed(schema.get("type", []))
     if kinds and not any(_TYPES[kind](value) for kind in kinds):
@@ -75,28 +75,28 @@ def mismatch(value: Any, schema: Any, where: str = "the value") -> str:
     return _inside(value, schema, where)
 
 
-def _inside(value: Any, schema: Mapping[str, Any], where: str) -> str:
+def _inside(value: object, schema: Mapping[str, Any], where: str) -> str:
     if isinstance(value, list) and "items" in schema:
         return next(filter(None, (mismatch(v, schema["items"], f"item {i}") for i, v in enumerate(value))), "")
     if not isinstance(value, dict):
         return ""
     if missing := [key for key in schema.get("required", []) if key not in value]:
         return f"{where} has no key {missing[0]!r}"
-    known = schema.get("properties", {})
+    properties = schema.get("properties", {})
     for key, item in value.items():
-        inner = known.get(key, schema.get("additionalProperties", True))
+        inner = properties.get(key, schema.get("additionalProperties", True))
         if problem := mismatch(item, inner, f"{key[:40]!r}"):
             return problem
     return ""
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: object, b: object) -> bool:
     return isinstance(a, bool) == isinstance(b, bool) and bool(a == b)
 
 
-def _number(value: Any) -> bool:
+def _number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _listed(value: Any) -> list[str]:
+def _listed(value: object) -> list[str]:
     return [str(one) for one in value] if isinstance(value, list | tuple) else [str(value)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Annotated, Any
+from typing import Annotated, TypedDict
 
 from burnish import papers
 from burnish.core.option import Option
@@ -26,6 +26,15 @@ _WORD = re.compile(r"(?<![\w.'])(?:" + "|".join(_FORBIDDEN) + r")(?![\w'])|#\w+|
 _NAME = re.compile(r"(?:theorem|lemma)\s+([^\s({\[:]+)")
 
 
+class LeanOptions(TypedDict):
+    """How Lean is run."""
+
+    project: str
+    executable: str
+    memory: float
+    unsafe: bool
+
+
 class NotProved(ValueError):
     """A reply that is no proof of the statement, before Lean is asked."""
 
@@ -43,7 +52,7 @@ def lean(
     executable: Annotated[str, Option("The program that checks proofs.")] = "lean",
     memory: Annotated[float, Option("GiB of memory of one check.", above=0)] = 8.0,
     unsafe: Annotated[bool, Option("Run Lean even where the machine cannot isolate it.")] = False,
-) -> dict[str, Any]:
+) -> LeanOptions:
     """1[Lean accepts], binary, as in arXiv 2504.06122; a time-out is 0.
 
     The reply (its last ``` block) must contain the statement of the row as it is, up to white space and comments; what
@@ -57,13 +66,13 @@ def lean(
 
 def without_comments(text: str) -> str:
     """Lean text without its comments, -- to the end of a line and nested /- -/; raises NotProved for an open one."""
-    kept, depth, place = [], 0, 0
+    code, depth, place = [], 0, 0
     for match in re.finditer(r"/-|-/|--[^\n]*", text):
         if match.start() < place:
             continue
         mark = match[0]
         if not depth:
-            kept.append(text[place : match.start()])
+            code.append(text[place : match.start()])
         if mark == "/-":
             depth += 1
         elif mark == "-/":
@@ -76,7 +85,7 @@ def without_comments(text: str) -> str:
         place = match.start() + len(mark)
     if depth:
         raise NotProved("a comment is not closed")
-    return "".join([*kept, text[place:]])
+    return "".join([*code, text[place:]])
 
 
 def statement_of(row: Row) -> tuple[str, str]:
@@ -88,11 +97,11 @@ def statement_of(row: Row) -> tuple[str, str]:
         text = without_comments(given)
     except NotProved as error:
         raise BadRow(f"the formal_statement of a row: {error}") from None
-    found = [*_NAME.finditer(text)]
+    names = [*_NAME.finditer(text)]
     end = text.rfind(":=")
-    if not found or end < found[-1].start():
+    if not names or end < names[-1].start():
         raise BadRow(f"the formal_statement {given[:60]!r} of a row is not `theorem name ... := by sorry`")
-    return found[-1][1], " ".join(text[found[-1].start() : end].split())
+    return names[-1][1], " ".join(text[names[-1].start() : end].split())
 
 
 def program_of(row: Row, reply: str) -> tuple[str, int]:
@@ -134,8 +143,8 @@ def verdict_of(output: str, line: int) -> str:
         return "Lean did not say on which axioms it depends"
     if "does not depend on any axioms" in axioms:
         return ""
-    found = re.search(r"depends on axioms: \[([^\]]*)\]", axioms)
-    if found is None:
+    used = re.search(r"depends on axioms: \[([^\]]*)\]", axioms)
+    if used is None:
         return "Lean did not say on which axioms it depends"
-    strange = {one.strip() for one in found[1].split(",")} - AXIOMS
+    strange = {one.strip() for one in used[1].split(",")} - AXIOMS
     return f"it depends on the axiom {min(strange)}" if strange else ""

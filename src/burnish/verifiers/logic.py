@@ -55,8 +55,8 @@ def logical_equivalence(
         except NoFormula as error:
             raise BadRow(f"the answer {str(row['answer'])[:60]!r} of a row is no formula: {error}") from None
         try:
-            said = parse(formula_of(reply))
-            share = agreement(said, right, rename=rename, quantifiers=quantifiers)
+            formula = parse(formula_of(reply))
+            share = agreement(formula, right, rename=rename, quantifiers=quantifiers)
         except NoFormula as error:
             return wrong(f"no formula: {error}")
         if share == 1.0:
@@ -76,12 +76,12 @@ def formula_of(reply: str) -> str:
     return re.sub(r"^(?:FOL|formula|answer|result)\s*:\s*", "", last, flags=re.IGNORECASE)
 
 
-def agreement(said: Formula, right: Formula, *, rename: bool = True, quantifiers: bool = True) -> float:
+def agreement(formula: Formula, right: Formula, *, rename: bool = True, quantifiers: bool = True) -> float:
     """The best share of rows in which two formulas have the same truth; 0 where their quantifiers differ."""
-    (said, own), (right, wanted) = renamed(said), renamed(right)
+    (formula, own), (right, wanted) = renamed(formula), renamed(right)
     if quantifiers and own != wanted:
         return 0.0
-    names, own_names = atoms(right), atoms(said)
+    names, own_names = atoms(right), atoms(formula)
     if rename:  # what the formula says more than the right one is bound to atoms without a name there
         names += [f"no atom {i}" for i in range(len(own_names) - len(names))]
     else:
@@ -94,7 +94,7 @@ def agreement(said: Formula, right: Formula, *, rename: bool = True, quantifiers
     target = truth(right, tables, every)
     best = 0
     for binding in itertools.islice(bindings(own_names, names), MOST_BINDINGS):
-        table = truth(said, {atom: tables[name] for atom, name in binding.items()}, every)
+        table = truth(formula, {atom: tables[name] for atom, name in binding.items()}, every)
         best = max(best, (every & ~(table ^ target)).bit_count())
         if best == 1 << count:
             break

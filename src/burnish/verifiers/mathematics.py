@@ -17,18 +17,18 @@ def _tame(text: str) -> bool:
     )
 
 
-def same_mathematics(said: str, right: str) -> bool:
+def same_mathematics(answer: str, right: str) -> bool:
     """Equality by math-verify, if it is installed and both texts are cheap to evaluate. The sandbox limits the time."""
     try:
         from math_verify import parse, verify
     except ImportError:
         return False
-    if not _tame(said) or not _tame(right):
+    if not _tame(answer) or not _tame(right):
         return False
     for module in ("parser", "grader"):
         logging.getLogger(f"math_verify.{module}").setLevel(logging.ERROR)  # no warning that its time limit is off
     try:
-        gold, parsed = (parse(f"${text.strip().strip('$')}$", parsing_timeout=None) for text in (right, said))
+        gold, parsed = (parse(f"${text.strip().strip('$')}$", parsing_timeout=None) for text in (right, answer))
         return bool(verify(gold, parsed, timeout_seconds=None))
     except MemoryError:
         raise

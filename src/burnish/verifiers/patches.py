@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from burnish import papers
 from burnish.core.option import Option
@@ -36,7 +36,7 @@ def swe_rl(
     The format is wrong where a think or solution tag (<solution>; <answer> does as well) does not occur exactly once or
     is empty, there is no search/replace block (burnish/verifiers/edits.py), the search text is not in the file, or
     search and replacement are the same. A block with an empty search text writes a new file. Diffs have three lines of
-    context; 2 M / T is the ratio of difflib.SequenceMatcher(said, right) over characters without the junk heuristic. A
+    context; 2 M / T is the ratio of difflib.SequenceMatcher(new, right) over characters without the junk heuristic. A
     file changed on one side alone counts 0. A comparison that takes more than 5 s of CPU time scores 0. Only an
     identical patch is 1.
 
@@ -53,12 +53,12 @@ def swe_rl(
         if think and (problem := tag_problem(reply, ["think", tag], outside=True)):
             return wrong(problem, -1.0)
         try:
-            said = apply_blocks(spoken(reply, tag), files)
+            patched = apply_blocks(spoken(reply, tag), files)
         except WrongEdit as error:
             return wrong(str(error), -1.0)
         try:
             with cpu_limit(SECONDS):
-                score = change_similarity(said, right, files)
+                score = change_similarity(patched, right, files)
         except TooSlow as error:
             return wrong(f"the comparison of the patches was stopped: {error}")
         return Verdict(score, True) if score >= minimum else wrong(f"similarity {score:.3f} to the patch", score)
@@ -67,7 +67,7 @@ def swe_rl(
 
 
 def _files(row: Row, name: str) -> dict[str, str]:
-    given: Any = column_json(row, name)
+    given: object = column_json(row, name)
     if not isinstance(given, Mapping) or not all(isinstance(text, str) for text in given.values()):
         raise BadRow(f"the column {name!r} of a row is not an object of path -> text")
     return dict(given)

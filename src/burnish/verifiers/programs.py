@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from burnish.core.option import Option
@@ -42,9 +43,16 @@ def rltf(
     """
 
     def value(row: Row, outcome: Outcome) -> float:
-        return rltf_value(outcome, adaptive) - (float(row[baseline]) if baseline else 0.0)
+        return rltf_value(outcome, adaptive) - (_number(row, baseline) if baseline else 0.0)
 
     return value
+
+
+def _number(row: Row, name: str) -> float:
+    value = row[name]
+    if not isinstance(value, int | float | str):
+        raise ValueError(f"the column {name!r} of a row is {value!r:.60}; it must be a number")
+    return float(value)
 
 
 def rltf_value(outcome: Outcome, adaptive: bool) -> float:
@@ -127,9 +135,10 @@ def levelled_tests(
 def levels_of(row: Row, levels: int, total: int) -> list[int]:
     """The level of each test of a row."""
     given = row.get("test_levels")
-    if given is None and row.get("test_rates") is not None:
-        given = [min(levels - 1, int((1 - float(rate)) * levels)) for rate in row["test_rates"]]
-    if given is None:
+    rates = row.get("test_rates")
+    if given is None and isinstance(rates, Sequence):
+        given = [min(levels - 1, int((1 - float(rate)) * levels)) for rate in rates]
+    if not isinstance(given, Sequence):
         raise ValueError("levelled_tests needs a column test_levels or test_rates, with a number for each test")
     if total and len(given) != total:
         raise ValueError(f"levelled_tests: the row has {total} tests and {len(given)} levels; give one for each test")
@@ -142,8 +151,8 @@ def level_points(levels: list[int], marks: tuple[bool, ...], strict: bool) -> fl
     names = sorted(set(levels))
     points = 0.0
     for name in names:
-        mine = [mark for mark, level in zip(passed, levels, strict=True) if level == name]
-        if strict and not all(mine):
+        marks_here = [mark for mark, level in zip(passed, levels, strict=True) if level == name]
+        if strict and not all(marks_here):
             break
-        points += sum(mine) / len(mine) / len(names)
+        points += sum(marks_here) / len(marks_here) / len(names)
     return points

@@ -6,7 +6,6 @@ import ast
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from burnish import papers
 from burnish.core.task import Verdict
@@ -20,7 +19,7 @@ _OPENED, _CLOSED = re.compile(r"\[\s*\["), re.compile(r"\]\s*\]")
 _NAME = re.compile(r"[\w\s'-]+")
 
 
-def cells(value: Any) -> dict[tuple[str, str], str]:
+def cells(value: object) -> dict[tuple[str, str], str]:
     """(row, column) -> cell of a table: {"header": [...], "rows": [[...]]} or {house: {attribute: value}}."""
     if isinstance(value, Mapping) and isinstance(value.get("header"), list) and isinstance(value.get("rows"), list):
         names = [_plain(name) for name in value["header"]]
@@ -35,18 +34,18 @@ def cells(value: Any) -> dict[tuple[str, str], str]:
     raise ValueError('a table is {"header": [...], "rows": [[...]]} or {house: {attribute: value}}')
 
 
-def _literal_column(row: Row) -> Any:
+def _literal_column(row: Row) -> object:
     """The answer of a row; JSON or a Python literal where it is a text."""
     given = row["answer"]
     return literal_in(given) if isinstance(given, str) else given
 
 
-def _header(answer: Any) -> Any:
+def _header(answer: object) -> object:
     table = literal_in(answer) if isinstance(answer, str) else answer
     return table.get("header") if isinstance(table, Mapping) else None
 
 
-def literal_in(text: str) -> Any:
+def literal_in(text: str) -> object:
     """The JSON or Python literal that a text is, or that its only ``` block holds; raises ValueError if it is none."""
     try:
         return json_in(text)
@@ -61,7 +60,7 @@ def literal_in(text: str) -> Any:
             raise error from None
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     return " ".join(str(value).casefold().split())
 
 
@@ -89,14 +88,14 @@ def zebra() -> Check:
             table = literal_in(spoken(reply))
             if isinstance(table, Mapping) and "rows" in table and (names := _header(row["answer"])):
                 table = {**table, "header": names}
-            said = cells(table)
-            if "rows" in table and len(said) < len(right):
+            filled = cells(table)
+            if isinstance(table, Mapping) and "rows" in table and len(filled) < len(right):
                 raise ValueError("it has too few rows")
         except ValueError as error:
             return wrong(f"the table cannot be read: {error}")
-        if extra := said.keys() - right.keys():
+        if extra := filled.keys() - right.keys():
             return wrong(f"there is no cell {min(extra)!r:.60}")
-        share = sum(said.get(place) == cell for place, cell in right.items()) / len(right)
+        share = sum(filled.get(place) == cell for place, cell in right.items()) / len(right)
         return Verdict(1.0, True) if share == 1 else wrong(f"{share:.3f} of the cells are right", share)
 
     return check
@@ -115,22 +114,22 @@ def json_equal() -> Check:
     """
 
     def check(row: Row, reply: str) -> Verdict:
-        right = row["answer"]
-        if isinstance(right, str):
+        right = answer = row["answer"]
+        if isinstance(answer, str):
             try:
-                right = json_in(right)
+                right = json_in(answer)
             except ValueError:
-                right = right.strip()
+                right = answer.strip()
         if reason := too_long(reply):
             return wrong(reason)
         text = spoken(reply)
         try:
-            said = json_in(text)
+            value = json_in(text)
         except ValueError as error:
             if isinstance(right, str) and text == right:
                 return Verdict(1.0, True)
             return wrong(f"it is not JSON: {error}")
-        return Verdict(1.0, True) if same_json(said, right) else wrong("the value is another one")
+        return Verdict(1.0, True) if same_json(value, right) else wrong("the value is another one")
 
     return check
 
@@ -158,8 +157,8 @@ def ordering() -> Check:
             raise BadRow("the answer of a row is not a list of names")
         if reason := too_long(reply):
             return wrong(reason)
-        said = names_in(spoken(reply))
-        return Verdict(1.0, True) if said == right else wrong(f"the order is another one than {said[:5]!r:.80}")
+        order = names_in(spoken(reply))
+        return Verdict(1.0, True) if order == right else wrong(f"the order is another one than {order[:5]!r:.80}")
 
     return check
 
@@ -195,10 +194,10 @@ def grid() -> Check:
         if closed is None:
             return wrong("there is no grid")
         try:
-            said = read_json(text[opened[-1].start() : closed.end()])
+            value = read_json(text[opened[-1].start() : closed.end()])
         except ValueError as error:
             return wrong(f"the grid cannot be read: {error}")
-        return Verdict(1.0, True) if same_json(said, right) else wrong("the grid is another one")
+        return Verdict(1.0, True) if same_json(value, right) else wrong("the grid is another one")
 
     return check
 
@@ -233,7 +232,7 @@ def codeio() -> Check:
     return check
 
 
-def _told(answer: Any) -> Any:
+def _told(answer: object) -> object:
     """The value of a text such as "output": 3, of JSON or of a Python literal; the text itself where it is none."""
     if not isinstance(answer, str):
         return answer
@@ -245,28 +244,28 @@ def _told(answer: Any) -> Any:
     return answer
 
 
-def _unwrapped(value: Any) -> Any:
+def _unwrapped(value: object) -> object:
     if isinstance(value, Mapping):
         return value.get("output", value.get("input", value))
     return value
 
 
-def _last_object(text: str) -> Any:
+def _last_object(text: str) -> object:
     """The JSON value that a text is, else the last whole {...} in it."""
     try:
         return read_json(text.strip())
     except ValueError:
-        found, depth, start = "", 0, 0
+        last, depth, start = "", 0, 0
         for brace in re.finditer(r"[{}]", text):
             if brace[0] == "{":
                 start, depth = (brace.start() if not depth else start), depth + 1
             elif depth:
                 depth -= 1
-                found = text[start : brace.end()] if not depth else found
-        return read_json(found.replace("\n", ""))
+                last = text[start : brace.end()] if not depth else last
+        return read_json(last.replace("\n", ""))
 
 
-def simplified(value: Any, deepest: int = 100) -> Any:
+def simplified(value: object, deepest: int = 100) -> object:
     """A value whose texts that are JSON lists, objects or truth values stand for these; ValueError if it is deeper."""
     if not deepest:
         raise ValueError("it is nested too deeply")
@@ -285,9 +284,9 @@ def simplified(value: Any, deepest: int = 100) -> Any:
     return value
 
 
-def same_json(said: Any, right: Any) -> bool:
+def same_json(value: object, right: object) -> bool:
     """Whether two JSON values are equal, by a stack of our own, so that their depth does not matter."""
-    pending = [(said, right)]
+    pending = [(value, right)]
     while pending:
         a, b = pending.pop()
         if isinstance(a, Mapping) and isinstance(b, Mapping):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any
 
 from burnish.core.task import Verdict
 from burnish.verifiers.checks import BadRow
@@ -29,10 +28,10 @@ def too_long(text: str, most: int = LONGEST) -> str:
 def answers_of(row: Row) -> list[str]:
     """The right answers of a row, as texts: its `answer`, or each entry where that is a list of accepted ones."""
     given = row["answer"]
-    found = [str(one) for one in given] if isinstance(given, list | tuple) else [str(given)]
-    if not found or not any(text.strip() for text in found):
+    answers = [str(one) for one in given] if isinstance(given, list | tuple) else [str(given)]
+    if not answers or not any(text.strip() for text in answers):
         raise BadRow("a row has an empty 'answer'; fill it in or remove the row")
-    return found
+    return answers
 
 
 def text_answer(reply: str) -> str:
@@ -47,7 +46,7 @@ def fenced(text: str) -> list[str]:
     return _FENCE.findall(text)
 
 
-def read_json(text: str) -> Any:
+def read_json(text: str) -> object:
     """A JSON value; raises ValueError for what is not strictly JSON.
 
     NaN, infinities (1e999 too), a key that occurs twice, and nesting that exhausts the stack are refused.
@@ -58,7 +57,7 @@ def read_json(text: str) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
-def json_in(text: str) -> Any:
+def json_in(text: str) -> object:
     """The JSON value that a text is, or that its only ``` block holds; raises ValueError if there is none."""
     blocks = fenced(text)
     if len(blocks) > 1:
@@ -66,7 +65,7 @@ def json_in(text: str) -> Any:
     return read_json((blocks[0] if blocks else text).strip())
 
 
-def column_json(row: Row, name: str) -> Any:
+def column_json(row: Row, name: str) -> object:
     """A column of the row, parsed where it is JSON text."""
     value = row[name]
     if not isinstance(value, str):
@@ -77,7 +76,7 @@ def column_json(row: Row, name: str) -> Any:
         raise BadRow(f"the column {name!r} of a row is not JSON: {error}; it begins {value[:60]!r}") from None
 
 
-def _no_constant(name: str) -> Any:
+def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
 
 
@@ -88,8 +87,8 @@ def _finite(text: str) -> float:
     return value
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
         raise ValueError("a key occurs twice in an object")
-    return found
+    return values

@@ -7,7 +7,6 @@ be trained with other names.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 CANNOT = (
     "input_modality",
@@ -48,12 +47,12 @@ class Categories:
         split = len(self.cannot)
         return {"cannot": slice(0, split), "should_not": slice(split, None), "any": slice(None)}[branch]
 
-    def labels(self, value: Any, where: str) -> list[float]:
+    def labels(self, value: object, where: str) -> list[float]:
         """1 for each category in a list (or a text with commas), 0 for the others; an empty list is no refusal."""
-        found = value.split(",") if isinstance(value, str) else value
-        if not isinstance(found, list | tuple):
+        names = value.split(",") if isinstance(value, str) else value
+        if not isinstance(names, list | tuple):
             raise ValueError(f"{where} has the categories {str(value)[:60]!r}; they must be a list of names")
-        stated = {str(name).strip() for name in found} - {""}
+        stated = {str(name).strip() for name in names} - {""}
         if unknown := sorted(stated - set(self.names)):
             raise ValueError(
                 f"{where} has the category {unknown[0]!r}, which is not among {', '.join(self.names)}; name the "

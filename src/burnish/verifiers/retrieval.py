@@ -100,9 +100,9 @@ def autorefine(
             return Verdict(score, True) if score >= 1 else wrong(f"F1 is {score:.3f}", score)
         notes = f" {squad_normalised(' '.join(blocks(reply, 'refine')))} "
         plain = [squad_normalised(one) for one in right]
-        held = any(one and f" {one} " in notes for one in plain)  # of "A" nothing is left, which is in all notes
+        in_notes = any(one and f" {one} " in notes for one in plain)  # of "A" nothing is left, which is in all notes
         return wrong(
-            "the notes hold the answer" if held else "neither the answer nor the notes are right", noted * held
+            "the notes hold the answer" if in_notes else "neither the answer nor the notes are right", noted * in_notes
         )
 
     return check
@@ -153,26 +153,26 @@ def sem(
 
 def blocks(text: str, tag: str) -> list[str]:
     """The contents of all <tag>...</tag>."""
-    found = []
+    contents = []
     for piece in text.split(f"<{tag}>")[1:]:
         inside, closed, _ = piece.partition(f"</{tag}>")
         if closed:
-            found.append(inside.strip())
-    return found
+            contents.append(inside.strip())
+    return contents
 
 
-def answer_f1(said: str, right: list[str]) -> float:
+def answer_f1(answer: str, right: list[str]) -> float:
     """The best F1 of words; 0 where one is yes or no and the other is not equal."""
-    own = squad_normalised(said)
+    own = squad_normalised(answer)
     if not own:
         return 0.0
     return max(_f1(own, squad_normalised(one)) for one in right)
 
 
-def _f1(said: str, right: str) -> float:
-    if said != right and (said in _CLOSED or right in _CLOSED):
+def _f1(answer: str, right: str) -> float:
+    if answer != right and (answer in _CLOSED or right in _CLOSED):
         return 0.0
-    return bag_f1(said.split(), right.split())
+    return bag_f1(answer.split(), right.split())
 
 
 def _odd(text: str) -> bool:

@@ -63,18 +63,18 @@ def rewriting(
         text = " ".join(spoken(reply).split())
         if reason := too_long(text, MOST_CHARACTERS):
             return wrong(reason)
-        said = words(text)
-        if not said:
+        words_of_reply = words(text)
+        if not words_of_reply:
             return wrong("there is no text")
-        if said == own:
+        if words_of_reply == own:
             return wrong("it is a copy of the source")
-        shared = sum((Counter(said) & Counter(own)).values())
+        shared = sum((Counter(words_of_reply) & Counter(own)).values())
         if not shared:
             return wrong("it keeps no word of the source")
         edited = edit_distance(text, source[:MOST_CHARACTERS]) / max(len(text), len(source))
-        length = within(len(said) / len(own), shortest, longest)
-        terms = [length, min(1.0, edited / edits), shared / len(own), shared / len(said)]
-        score = rewriting_score(terms, repetition(said, ngram))
+        length = within(len(words_of_reply) / len(own), shortest, longest)
+        terms = [length, min(1.0, edited / edits), shared / len(own), shared / len(words_of_reply)]
+        score = rewriting_score(terms, repetition(words_of_reply, ngram))
         if min(terms) >= 0.5:
             return Verdict(score, True)
         return wrong("length {:.2f}, edits {:.2f}, kept {:.2f}, grounded {:.2f}".format(*terms), score)

@@ -37,18 +37,18 @@ def tokens(text: str) -> list[str]:
     return _TOKENS.findall(text.lower())
 
 
-def f_measure(shared: float, said: float, right: float, beta: float = 1.0) -> float:
-    """(1 + beta^2) P R / (beta^2 P + R) with P = shared / said, R = shared / right; 0 where nothing is shared."""
+def f_measure(shared: float, candidate: float, right: float, beta: float = 1.0) -> float:
+    """(1 + beta^2) P R / (beta^2 P + R) with P = shared / candidate, R = shared / right; 0 where nothing is shared."""
     if shared <= 0:
         return 0.0
-    return (1 + beta**2) * shared / (said + beta**2 * right)
+    return (1 + beta**2) * shared / (candidate + beta**2 * right)
 
 
-def bag_f1(said: Sequence[Hashable], right: Sequence[Hashable]) -> float:
+def bag_f1(candidate: Sequence[Hashable], right: Sequence[Hashable]) -> float:
     """F1 of two multisets; 1 where both are empty."""
-    if not said and not right:
+    if not candidate and not right:
         return 1.0
-    return f_measure(sum((Counter(said) & Counter(right)).values()), len(said), len(right))
+    return f_measure(sum((Counter(candidate) & Counter(right)).values()), len(candidate), len(right))
 
 
 def n_grams(items: Sequence[str], n: int) -> Counter[tuple[str, ...]]:
@@ -56,9 +56,9 @@ def n_grams(items: Sequence[str], n: int) -> Counter[tuple[str, ...]]:
     return Counter(zip(*(items[i:] for i in range(n)), strict=False))
 
 
-def rouge_n(said: Sequence[str], right: Sequence[str], n: int) -> float:
+def rouge_n(candidate: Sequence[str], right: Sequence[str], n: int) -> float:
     """ROUGE-N as F1 of the n-grams (Lin 2004)."""
-    a, b = n_grams(said, n), n_grams(right, n)
+    a, b = n_grams(candidate, n), n_grams(right, n)
     return f_measure(sum((a & b).values()), sum(a.values()), sum(b.values()))
 
 
@@ -75,21 +75,21 @@ def common_subsequence(a: Sequence[Hashable], b: Sequence[Hashable]) -> int:
     return len(a) - row.bit_count()
 
 
-def rouge_l(said: Sequence[str], right: Sequence[str]) -> float:
+def rouge_l(candidate: Sequence[str], right: Sequence[str]) -> float:
     """ROUGE-L of whole texts as F1 of the longest common subsequence (Lin 2004)."""
-    return f_measure(common_subsequence(said, right), len(said), len(right))
+    return f_measure(common_subsequence(candidate, right), len(candidate), len(right))
 
 
-def bleu(said: Sequence[str], references: Sequence[Sequence[str]], n: int = 4) -> float:
+def bleu(candidate: Sequence[str], references: Sequence[Sequence[str]], n: int = 4) -> float:
     """Sentence BLEU: min(1, e^(1 - r/c)) x the geometric mean of the clipped n-gram precisions of orders 1..n.
 
-    r is the closest reference length, c the length of `said`. Smoothing "exp": the k-th order without a match counts
+    r is the closest reference length, c that of `candidate`. Smoothing "exp": the k-th order without a match counts
     1/2^k matches; orders longer than the text are left out; without a single common word the score is 0. These are the
     defaults of sacrebleu's sentence score.
     """
     logs, halved = [], 1.0
     for order in range(1, n + 1):
-        own = n_grams(said, order)
+        own = n_grams(candidate, order)
         total = sum(own.values())
         if not total:
             break
@@ -105,8 +105,8 @@ def bleu(said: Sequence[str], references: Sequence[Sequence[str]], n: int = 4) -
         logs.append(math.log(matched / total))
     if not logs:
         return 0.0
-    closest = min((len(reference) for reference in references), key=lambda size: (abs(size - len(said)), size))
-    return min(1.0, math.exp(1 - closest / len(said))) * math.exp(sum(logs) / len(logs))
+    closest = min((len(reference) for reference in references), key=lambda size: (abs(size - len(candidate)), size))
+    return min(1.0, math.exp(1 - closest / len(candidate))) * math.exp(sum(logs) / len(logs))
 
 
 def edit_distance(a: Sequence[Hashable], b: Sequence[Hashable]) -> int:
@@ -137,6 +137,6 @@ def edit_similarity(a: Sequence[Hashable], b: Sequence[Hashable]) -> float:
 
 def repetition(items: Sequence[str], n: int) -> float:
     """1 - distinct / all n-grams; 0 where there are none."""
-    found = n_grams(items, n)
-    total = sum(found.values())
-    return 1.0 - len(found) / total if total else 0.0
+    counts = n_grams(items, n)
+    total = sum(counts.values())
+    return 1.0 - len(counts) / total if total else 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from burnish import papers
 from burnish.core.call_syntax import read_call
@@ -63,12 +63,12 @@ def by_source(mapping: Mapped = None) -> Choose:
     ({"ground_truth": ...}). All of Guru's verifiers (arXiv 2506.14965) are binary but for zebra puzzles. Departure: its
     science questions (stem__web) are compared by `math`, where the paper asks a model of 1.5B parameters.
     """
-    known = _known(mapping)
+    calls = _known(mapping)
 
     def choose(row: Row) -> str:
         for column in ("data_source", "kind"):
             if row.get(column):
-                return _of_source(str(row[column]), known, column)
+                return _of_source(str(row[column]), calls, column)
         raise ValueError(
             "by_source needs a column 'data_source' or 'kind', which a row does not have; use --reward auto, or name "
             "the column with --columns data_source=NAME"
@@ -92,14 +92,14 @@ def auto(mapping: Mapped = None) -> Choose:
     -> answer_list, an object -> json_equal, a number or mathematics -> math, other text -> exact_match.
     An unknown source is an error that names the known ones.
     """
-    known = _known(mapping)
+    calls = _known(mapping)
 
     def choose(row: Row) -> str:
         if row.get("verifier"):
             return _named(str(row["verifier"]))
         for column in ("data_source", "kind"):
             if row.get(column):
-                return _of_source(str(row[column]), known, column)
+                return _of_source(str(row[column]), calls, column)
         return by_columns(row)
 
     return choose
@@ -133,7 +133,7 @@ def by_columns(row: Row) -> str:
     return _by_answer(row["answer"])
 
 
-def _by_answer(answer: Any) -> str:
+def _by_answer(answer: object) -> str:
     if isinstance(answer, list | tuple):
         calls = bool(answer) and all(isinstance(one, Mapping) and {"name", "function"} & one.keys() for one in answer)
         return "tool_calls" if calls else "answer_list"
@@ -153,17 +153,17 @@ def _named(text: str) -> str:
     return text
 
 
-def _of_source(source: str, known: Mapping[str, str], column: str) -> str:
+def _of_source(source: str, calls: Mapping[str, str], column: str) -> str:
     whole = source.strip().casefold()
     for name in dict.fromkeys((whole, whole.rpartition("/")[2])):
-        if why := next((why for key, why in _NOT_HERE.items() if name.startswith(key) and key not in known), ""):
+        if why := next((why for key, why in _NOT_HERE.items() if name.startswith(key) and key not in calls), ""):
             raise ValueError(f"no verifier is for the {column} {source[:60]!r}: {why}; leave these rows out")
-        found = [key for key in known if name.startswith(key) and not name[len(key) : len(key) + 1].isalnum()]
-        if found:
-            call = known[max(found, key=len)]
+        matching = [key for key in calls if name.startswith(key) and not name[len(key) : len(key) + 1].isalnum()]
+        if matching:
+            call = calls[max(matching, key=len)]
             return _code() if call == CODE else call
     raise ValueError(
-        f"the {column} {source[:60]!r} is unknown; known are {', '.join(sorted(known))}; say which verifier it is for: "
+        f"the {column} {source[:60]!r} is unknown; known are {', '.join(sorted(calls))}; say which verifier it is for: "
         f"--reward \"auto({{'{source[:60]}': 'math'}})\""
     )
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from burnish.core.call_syntax import Call, bound
 from burnish.core.task import Verdict
 from burnish.papers import Paper
 from burnish.verifiers.code.outcome import Outcome
 
-Row = Mapping[str, Any]
+Row = Mapping[str, object]
 Check = Callable[[Row, str], Verdict]
 Value = Callable[[Row, Outcome], float]  # the reward of a program, from the outcome of its tests
-_F = TypeVar("_F", bound=Callable[..., Any])
+Runs = Literal["worker", "programs", "rows", "lean"]  # where it is computed
+_F = TypeVar("_F", bound=Callable[..., object])
 _G = TypeVar("_G", bound=Callable[..., Value])
 
 
@@ -36,7 +37,7 @@ class VerifierEntry:
     papers: tuple[Paper, ...] = ()
     summary: str = ""
     when: str = ""
-    runs: str = "worker"
+    runs: Runs = "worker"
     call: str = ""
     task: str = "data.jsonl"
 
@@ -55,7 +56,7 @@ def verifier(
     kinds: tuple[str, ...] = (),
     summary: str,
     when: str = "",
-    runs: str = "worker",
+    runs: Runs = "worker",
     call: str = "",
     task: str = "data.jsonl",
 ) -> Callable[[_F], _F]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated
 
 from burnish import papers
 from burnish.core.option import Option
@@ -24,7 +24,7 @@ LABELS = ("entailed", "refuted")
 _OPENED = re.compile(r'\{\s*"answer"\s*:')
 
 
-def said_answer(reply: str) -> Any:
+def said_answer(reply: str) -> object:
     """The value of {"answer": ...} after the thinking: in the <answer>, else anywhere; None where there is none."""
     told = reply.rpartition("</think>")[2]
     if "<think>" in told:
@@ -32,8 +32,8 @@ def said_answer(reply: str) -> Any:
     block = told.partition("<answer>")[2].partition("</answer>")
     for text in (block[0] if block[1] else "", told):
         for piece in (*_blocks(text), *_bare(text)):
-            if (found := _value(piece)) is not None:
-                return found
+            if (answer := _value(piece)) is not None:
+                return answer
     return None
 
 
@@ -50,12 +50,12 @@ def _bare(text: str) -> list[str]:
     return [rest[: brace.end()] for brace in [*re.finditer(r"\}", rest)][:20]]
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> object:
     try:
-        found = read_json(text)
+        value = read_json(text)
     except ValueError:
         return None
-    return found.get("answer") if isinstance(found, dict) else None
+    return value.get("answer") if isinstance(value, dict) else None
 
 
 def fenced_answer(reply: str, kind: str) -> str:
@@ -63,33 +63,33 @@ def fenced_answer(reply: str, kind: str) -> str:
     if problem := tag_problem(reply, ["think", "answer"]):
         return problem
     blocks = _blocks(reply.partition("<answer>")[2].partition("</answer>")[0])
-    said = next((found for block in blocks if (found := _value(block)) is not None), None)
-    if said is None:
+    value = next((answer for block in blocks if (answer := _value(block)) is not None), None)
+    if value is None:
         return '<answer> has no ```json {"answer": ...} block'
-    if kind == "short" and not (isinstance(said, list) and all(isinstance(one, str) for one in said)):
+    if kind == "short" and not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
         return "the answer is not a list of texts"
-    return "" if kind != "label" or said in LABELS else f"the answer is not {' or '.join(LABELS)}"
+    return "" if kind != "label" or value in LABELS else f"the answer is not {' or '.join(LABELS)}"
 
 
-def same_answers(said: list[Any], right: list[Any], tolerance: float) -> bool:
+def same_answers(answers: Sequence[object], right: Sequence[object], tolerance: float) -> bool:
     """Whether two lists hold the same answers, in any order, each as often: numbers within the tolerance, other texts
     letter by letter."""
-    if len(said) != len(right) or not 0 < len(said) <= MOST_ANSWERS:
+    if len(answers) != len(right) or not 0 < len(answers) <= MOST_ANSWERS:
         return False
     left = [_plain(one) for one in right]
-    for one in map(_plain, said):
-        found = next((i for i, other in enumerate(left) if _same(one, other, tolerance)), None)
-        if found is None:
+    for one in map(_plain, answers):
+        place = next((i for i, other in enumerate(left) if _same(one, other, tolerance)), None)
+        if place is None:
             return False
-        del left[found]
+        del left[place]
     return True
 
 
-def _plain(value: Any) -> Fraction | str:
+def _plain(value: object) -> Fraction | str:
     """A number, with thousands separators or without; else the text itself."""
     text = str(value)
-    found = None if any(sign in text for sign in "$%/") else number(text)
-    return text if found is None else found
+    numeric = None if any(sign in text for sign in "$%/") else number(text)
+    return text if numeric is None else numeric
 
 
 def _same(a: Fraction | str, b: Fraction | str, tolerance: float) -> bool:
@@ -98,28 +98,30 @@ def _same(a: Fraction | str, b: Fraction | str, tolerance: float) -> bool:
     return a == b
 
 
-def _short(said: Any, right: Any, tolerance: float) -> float:
-    mine = said if isinstance(said, list) else [said]
-    theirs = right if isinstance(right, list) else entries(right)
-    return float(not any(isinstance(one, list | dict) for one in mine) and same_answers(mine, theirs, tolerance))
+def _short(answer: object, right: object, tolerance: float) -> float:
+    answers = answer if isinstance(answer, list) else [answer]
+    accepted = right if isinstance(right, list) else entries(right)
+    return float(
+        not any(isinstance(one, list | dict) for one in answers) and same_answers(answers, accepted, tolerance)
+    )
 
 
-def _label(said: Any, right: Any, tolerance: float) -> float:
-    return float(said == _first(right))
+def _label(answer: object, right: object, tolerance: float) -> float:
+    return float(answer == _first(right))
 
 
-def _free(said: Any, right: Any, tolerance: float) -> float:
-    text = " ".join(str(one).strip() for one in said) if isinstance(said, list) else str(said).strip()
+def _free(answer: object, right: object, tolerance: float) -> float:
+    text = " ".join(str(one).strip() for one in answer) if isinstance(answer, list) else str(answer).strip()
     references = [str(one) for one in right] if isinstance(right, list) else [str(right)]
     overlap = bleu(tokens(text), [tokens(one) for one in references])
     return (overlap + max(rouge_l(words(text), words(one)) for one in references)) / 2
 
 
-def _first(right: Any) -> Any:
+def _first(right: object) -> object:
     return right[0] if isinstance(right, list) and right else right
 
 
-KINDS: dict[str, Callable[[Any, Any, float], float]] = {"short": _short, "label": _label, "free": _free}
+KINDS: dict[str, Callable[[object, object, float], float]] = {"short": _short, "label": _label, "free": _free}
 
 
 @verifier(
@@ -147,19 +149,19 @@ def table_r1(
 
     def check(row: Row, reply: str) -> Verdict:
         source = str(row.get("data_source") or "").rpartition("/")[2].casefold()
-        mine = str(row.get("table_kind") or SOURCES.get(source) or kind)
-        if mine not in KINDS:
-            raise BadRow(f"the column 'table_kind' of a row is {mine!r:.40}; it is {', '.join(KINDS)}")
+        kind_of_row = str(row.get("table_kind") or SOURCES.get(source) or kind)
+        if kind_of_row not in KINDS:
+            raise BadRow(f"the column 'table_kind' of a row is {kind_of_row!r:.40}; it is {', '.join(KINDS)}")
         if reason := too_long(reply, LONGEST):
             return wrong(reason)
-        said = said_answer(reply)
-        if said is None and mine == "free":
-            said = reply
-        if said is None or said == [] or (mine == "label" and said not in LABELS):
+        answer = said_answer(reply)
+        if answer is None and kind_of_row == "free":
+            answer = reply
+        if answer is None or answer == [] or (kind_of_row == "label" and answer not in LABELS):
             return wrong('there is no {"answer": ...}')
-        problem = fenced_answer(reply, mine)
+        problem = fenced_answer(reply, kind_of_row)
         right = list(row["answer"]) if isinstance(row["answer"], tuple) else row["answer"]
-        accuracy = KINDS[mine](said, right, tolerance)
+        accuracy = KINDS[kind_of_row](answer, right, tolerance)
         score = accuracy + (0.0 if problem else format_weight)
         return Verdict(score, True) if accuracy > 0.5 else wrong(problem or "the answer is not right", score)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated
 
 from burnish.core.option import Option
 from burnish.core.task import Verdict
@@ -18,7 +18,7 @@ Tolerance = Annotated[float, Option("The largest difference of numbers that are 
 MOST_ANSWERS = 1000
 
 
-def entries(value: Any) -> list[str]:
+def entries(value: object) -> list[str]:
     """The short answers in a value: a list, JSON of one, {"answer": ...}, or one text with | between them."""
     if isinstance(value, str):
         text = value.strip()
@@ -35,14 +35,14 @@ def entries(value: Any) -> list[str]:
     return [str(value)]
 
 
-def same_multiset(said: list[str], right: list[str], tolerance: float) -> bool:
+def same_multiset(answers: list[str], right: list[str], tolerance: float) -> bool:
     """Whether two lists hold the same answers, in any order, each as often: numbers within the tolerance."""
-    if len(said) != len(right) or len(said) > MOST_ANSWERS:
+    if len(answers) != len(right) or len(answers) > MOST_ANSWERS:
         return False
-    texts = [Counter(squad_normalised(one) for one in side if number(one) is None) for side in (said, right)]
+    texts = [Counter(squad_normalised(one) for one in side if number(one) is None) for side in (answers, right)]
     if texts[0] != texts[1]:
         return False
-    numbers = [sorted(value for one in side if (value := number(one)) is not None) for side in (said, right)]
+    numbers = [sorted(value for one in side if (value := number(one)) is not None) for side in (answers, right)]
     return all(abs(a - b) <= Fraction(tolerance) for a, b in zip(*numbers, strict=True))
 
 
@@ -62,10 +62,10 @@ def answer_list(*, tolerance: Tolerance = 0.01) -> Check:
         right = entries(row["answer"])
         if reason := too_long(reply):
             return wrong(reason)
-        said = _said(reply)
-        if right and same_multiset(said, right, tolerance):
+        answers = _said(reply)
+        if right and same_multiset(answers, right, tolerance):
             return Verdict(1.0, True)
-        return wrong(f"the answers are {right[:5]!r:.60}, not {said[:5]!r:.60}")
+        return wrong(f"the answers are {right[:5]!r:.60}, not {answers[:5]!r:.60}")
 
     return check
 

@@ -20,10 +20,10 @@ def _graded(measure: Callable[[str, list[str]], float], minimum: float, most: in
     """A check by a similarity of the answer to the references, within [0, 1]."""
 
     def check(row: Row, reply: str) -> Verdict:
-        said, right = text_answer(reply), answers_of(row)
-        if reason := too_long(said, most) if most else too_long(said):
+        answer, right = text_answer(reply), answers_of(row)
+        if reason := too_long(answer, most) if most else too_long(answer):
             return wrong(reason)
-        score = measure(said, right)
+        score = measure(answer, right)
         if score >= minimum:
             return Verdict(score, True)
         return wrong(f"similarity {score:.3f} to {right[0][:40]!r}", score)
@@ -41,8 +41,8 @@ def exact_match() -> Check:
     marked as such (####, \\boxed{}, `answer:`, <answer>), else the whole reply after its thinking.
     """
 
-    def measure(said: str, right: list[str]) -> float:
-        plain = similarity.squad_normalised(said)
+    def measure(answer: str, right: list[str]) -> float:
+        plain = similarity.squad_normalised(answer)
         return float(bool(plain) and any(plain == similarity.squad_normalised(one) for one in right))
 
     return _graded(measure, 1.0)
@@ -55,8 +55,8 @@ def f1(*, minimum: Minimum = 0.5) -> Check:
     Without common words 0. A long reply around the right answer loses by its precision.
     """
 
-    def measure(said: str, right: list[str]) -> float:
-        own = similarity.squad_normalised(said).split()
+    def measure(answer: str, right: list[str]) -> float:
+        own = similarity.squad_normalised(answer).split()
         if not own:
             return 0.0
         return max(similarity.bag_f1(own, similarity.squad_normalised(one).split()) for one in right)
@@ -80,8 +80,8 @@ def rouge(
         "L": similarity.rouge_l,
     }
 
-    def measure(said: str, right: list[str]) -> float:
-        own = similarity.words(said)
+    def measure(answer: str, right: list[str]) -> float:
+        own = similarity.words(answer)
         return max(kinds[kind](own, similarity.words(one)) for one in right)
 
     return _graded(measure, minimum)
@@ -97,21 +97,21 @@ def bleu(
     a common word 0. Tokens are lower-case words and single punctuation marks.
     """
 
-    def measure(said: str, right: list[str]) -> float:
-        return similarity.bleu(similarity.tokens(said), [similarity.tokens(one) for one in right], order)
+    def measure(answer: str, right: list[str]) -> float:
+        return similarity.bleu(similarity.tokens(answer), [similarity.tokens(one) for one in right], order)
 
     return _graded(measure, minimum)
 
 
 @verifier(needs=("answer",), kinds=("text",), summary="1 - edit distance / longer length, by characters.")
 def edit_similarity(*, minimum: Minimum = 0.9) -> Check:
-    """1 - Levenshtein(said, a) / max(|said|, |a|), the best of the accepted answers; spaces are folded.
+    """1 - Levenshtein(answer, a) / max(|answer|, |a|), the best of the accepted answers; spaces are folded.
 
     Texts of more than 20,000 characters score 0 with that reason.
     """
 
-    def measure(said: str, right: list[str]) -> float:
-        own = " ".join(said.split())
+    def measure(answer: str, right: list[str]) -> float:
+        own = " ".join(answer.split())
         return max(similarity.edit_similarity(own, " ".join(one.split())[:MOST_COMPARED]) for one in right)
 
     return _graded(measure, minimum, MOST_COMPARED)

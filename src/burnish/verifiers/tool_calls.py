@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from burnish.core.option import Option
 from burnish.core.task import Verdict
@@ -25,7 +25,7 @@ class ToolCall:
     """One call."""
 
     name: str
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, object]
 
 
 @verifier(
@@ -56,10 +56,10 @@ def tool_calls(
         if reason := too_long(reply):
             return wrong(reason, low)
         try:
-            said = read_calls(reply)
+            calls = read_calls(reply)
         except ValueError as error:
             return wrong(f"the tool calls cannot be read: {error}", low)
-        share = calls_score(said, right, ordered=ordered)
+        share = calls_score(calls, right, ordered=ordered)
         score = low + (high - low) * share
         if share >= 1.0 - 1e-12:
             return Verdict(high, True)
@@ -72,11 +72,11 @@ Credits = list[list[float]]  # [right calls][calls of the reply]
 
 
 def calls_score(
-    said: Sequence[ToolCall],
+    calls: Sequence[ToolCall],
     right: Sequence[ToolCall],
     *,
     ordered: bool = False,
-    same: Callable[[Any, Any], float] | None = None,
+    same: Callable[[object, object], float] | None = None,
     matching: Callable[[Credits], float] = best_assignment,
 ) -> float:
     """The share of the credit of right calls that the calls of a reply earn (formula above).
@@ -84,11 +84,11 @@ def calls_score(
     same: the agreement of two values, by default `tree`; matching: the credit that calls earn together
     """
     if not right:
-        return float(not said)
-    names, wanted = Counter(call.name for call in said), Counter(call.name for call in right)
+        return float(not calls)
+    names, wanted = Counter(call.name for call in calls), Counter(call.name for call in right)
     matched = sum((names & wanted).values()) / sum((names | wanted).values())
-    credit = [[_credit(p, g, same or tree) for p in said] for g in right]
-    earned = sum(row[i] for i, row in enumerate(credit[: len(said)])) if ordered else matching(credit)
+    credit = [[_credit(p, g, same or tree) for p in calls] for g in right]
+    earned = sum(row[i] for i, row in enumerate(credit[: len(calls)])) if ordered else matching(credit)
     return (matched + earned) / (1 + len(right) + sum(len(call.arguments) for call in right))
 
 
@@ -104,52 +104,52 @@ def greedy_matching(credit: Credits) -> float:
     return earned
 
 
-def _credit(said: ToolCall, right: ToolCall, same: Callable[[Any, Any], float]) -> float:
+def _credit(call: ToolCall, right: ToolCall, same: Callable[[object, object], float]) -> float:
     """K_j + V_j of two calls; 0 where their names differ."""
-    if said.name != right.name:
+    if call.name != right.name:
         return 0.0
-    both, either = said.arguments.keys() & right.arguments.keys(), said.arguments.keys() | right.arguments.keys()
-    values = sum(same(said.arguments[key], right.arguments[key]) for key in both)
+    both, either = call.arguments.keys() & right.arguments.keys(), call.arguments.keys() | right.arguments.keys()
+    values = sum(same(call.arguments[key], right.arguments[key]) for key in both)
     return (len(both) / len(either) if either else 1.0) + values
 
 
-def tree(said: Any, right: Any, depth: int = 0) -> float:
+def tree(value: object, right: object, depth: int = 0) -> float:
     """The share of two JSON values that agrees, within [0, 1]."""
     if depth > DEEPEST:
         return 0.0
-    if isinstance(said, Mapping) and isinstance(right, Mapping):
-        either = said.keys() | right.keys()
-        common = sum(tree(said[key], right[key], depth + 1) for key in said.keys() & right.keys())
+    if isinstance(value, Mapping) and isinstance(right, Mapping):
+        either = value.keys() | right.keys()
+        common = sum(tree(value[key], right[key], depth + 1) for key in value.keys() & right.keys())
         return common / len(either) if either else 1.0
-    if isinstance(said, list) and isinstance(right, list):
-        common = sum(tree(a, b, depth + 1) for a, b in zip(said, right, strict=False))
-        return common / max(len(said), len(right)) if said or right else 1.0
-    return float(_same_leaf(said, right))
+    if isinstance(value, list) and isinstance(right, list):
+        common = sum(tree(a, b, depth + 1) for a, b in zip(value, right, strict=False))
+        return common / max(len(value), len(right)) if value or right else 1.0
+    return float(_same_leaf(value, right))
 
 
-def _same_leaf(said: Any, right: Any) -> bool:
-    if isinstance(said, str) and isinstance(right, str):
-        return said.strip() == right.strip()
-    return isinstance(said, bool) == isinstance(right, bool) and type(said) is not str and bool(said == right)
+def _same_leaf(value: object, right: object) -> bool:
+    if isinstance(value, str) and isinstance(right, str):
+        return value.strip() == right.strip()
+    return isinstance(value, bool) == isinstance(right, bool) and type(value) is not str and bool(value == right)
 
 
 def read_calls(reply: str) -> list[ToolCall]:
     """The calls of a reply; raises ValueError for what cannot be read."""
-    said = reply.rpartition("</think>")[2]
-    if said.count("<tool_call>") != said.count("</tool_call>"):  # also keeps the search below linear
+    text = reply.rpartition("</think>")[2]
+    if text.count("<tool_call>") != text.count("</tool_call>"):  # also keeps the search below linear
         raise ValueError("a <tool_call> is not closed")
-    blocks = _BLOCK.findall(said)
-    if said.count("<tool_call>") != len(blocks):
+    blocks = _BLOCK.findall(text)
+    if text.count("<tool_call>") != len(blocks):
         raise ValueError("a <tool_call> stands inside of another")
     if blocks:
-        found = [call for block in blocks for call in _block_calls(block)]
-    elif said.strip()[:1] in "[{`" and said.strip():
-        found = calls_of(json_in(said))
+        calls = [call for block in blocks for call in _block_calls(block)]
+    elif text.strip()[:1] in "[{`" and text.strip():
+        calls = calls_of(json_in(text))
     else:
         return []
-    if len(found) > MOST_CALLS:
-        raise ValueError(f"there are {len(found)} calls; more than {MOST_CALLS} are not compared")
-    return found
+    if len(calls) > MOST_CALLS:
+        raise ValueError(f"there are {len(calls)} calls; more than {MOST_CALLS} are not compared")
+    return calls
 
 
 def _block_calls(block: str) -> list[ToolCall]:
@@ -163,9 +163,9 @@ def _block_calls(block: str) -> list[ToolCall]:
     return [call for line in lines for call in calls_of(read_json(line))]
 
 
-def calls_of(value: Any) -> list[ToolCall]:
+def calls_of(value: object) -> list[ToolCall]:
     """The calls that a JSON value is; raises ValueError."""
-    found = []
+    calls = []
     for one in value if isinstance(value, list) else [value]:
         inner = one.get("function", one) if isinstance(one, Mapping) else None
         if not isinstance(inner, Mapping) or not isinstance(inner.get("name"), str):
@@ -175,8 +175,8 @@ def calls_of(value: Any) -> list[ToolCall]:
             arguments = read_json(arguments)
         if not isinstance(arguments, Mapping):
             raise ValueError(f"the arguments of {inner['name'][:40]!r} are no object")
-        found.append(ToolCall(inner["name"], arguments))
-    return found
+        calls.append(ToolCall(inner["name"], arguments))
+    return calls
 
 
 def row_calls(row: Row) -> list[ToolCall]:

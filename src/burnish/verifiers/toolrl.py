@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from burnish.core.option import Option
 from burnish.core.task import Verdict
@@ -10,7 +10,7 @@ from burnish.papers import ENTROPY_GRPO, TOOLRL
 from burnish.verifiers.formats import tag_problem
 from burnish.verifiers.read import too_long, wrong
 from burnish.verifiers.table import Check, Row, verifier
-from burnish.verifiers.tool_calls import calls_score, greedy_matching, read_calls, row_calls
+from burnish.verifiers.tool_calls import ToolCall, calls_score, greedy_matching, read_calls, row_calls
 
 _WORDS = 512  # words of a thought at which the length reward is whole
 
@@ -96,20 +96,20 @@ def format_problem(reply: str, calls: bool) -> str:
     return tag_problem(reply, names)
 
 
-def _share(reply: str, right: list[Any], coarse: bool) -> tuple[float, str]:
+def _share(reply: str, right: list[ToolCall], coarse: bool) -> tuple[float, str]:
     """The share of the credit that the calls of a reply earn, and why it is not all."""
     try:
-        said = read_calls(reply)
+        calls = read_calls(reply)
     except ValueError as error:
         return 0.0, f"the tool calls cannot be read: {error}"
-    if right and not said:
+    if right and not calls:
         return 0.0, "there is no call"
-    share = calls_score(said, right, same=_equal, matching=greedy_matching)
+    share = calls_score(calls, right, same=_equal, matching=greedy_matching)
     if coarse and share < 1.0 - 1e-12:
         share = 0.0
     return share, f"{share:.3f} of the credit for {len(right)} calls"
 
 
-def _equal(said: Any, right: Any) -> float:
+def _equal(value: object, right: object) -> float:
     """1 for equal values: 2 and 2.0 are equal, 1 and true are not."""
-    return float(isinstance(said, bool) is isinstance(right, bool) and said == right)
+    return float(isinstance(value, bool) is isinstance(right, bool) and value == right)

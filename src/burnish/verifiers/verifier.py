@@ -13,7 +13,6 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from burnish.core.task import Verdict
 from burnish.sandbox.codec import encode
@@ -43,7 +42,7 @@ class Verifier:
         self._lock = threading.RLock()
         self.isolation: dict[str, str] = {}
 
-    def prepare(self, spec: Mapping[str, Any]) -> None:
+    def prepare(self, spec: Mapping[str, object]) -> None:
         """Start the worker and let it build a scorer, without waiting."""
         with self._lock:
             name = json.dumps(encode(dict(spec)), sort_keys=True)
@@ -56,7 +55,7 @@ class Verifier:
                 self._starting.append(name)
 
     def judge(
-        self, spec: Mapping[str, Any], facts: Sequence[Any], replies: Sequence[str], seconds: float = SECONDS
+        self, spec: Mapping[str, object], facts: Sequence[object], replies: Sequence[str], seconds: float = SECONDS
     ) -> list[Verdict]:
         """A verdict for each reply, by the facts of its task."""
         with self._lock:
@@ -65,7 +64,7 @@ class Verifier:
                 places.setdefault(id(fact), len(places))
             # tasks have several replies
             unique = [encode(fact) for fact in {id(fact): fact for fact in facts}.values()]
-            items = [[places[id(fact)], reply] for fact, reply in zip(facts, replies, strict=True)]
+            items = [(places[id(fact)], reply) for fact, reply in zip(facts, replies, strict=True)]
             verdicts: list[Verdict] = []
             died = -1  # the last reply on which a worker died
             while len(verdicts) < len(items):
@@ -89,17 +88,17 @@ class Verifier:
             return verdicts
 
     def _shared(
-        self, spec: Mapping[str, Any], facts: Sequence[Any], replies: Sequence[str], seconds: float
+        self, spec: Mapping[str, object], facts: Sequence[object], replies: Sequence[str], seconds: float
     ) -> list[Verdict]:
         """The verdicts of several workers, each of which takes the next reply when it is done with one."""
-        found: list[Verdict | None] = [None] * len(replies)
+        verdicts: list[Verdict | None] = [None] * len(replies)
         numbers = iter(range(len(replies)))
 
         def work() -> None:
             worker = Verifier(workers=1)
             try:
                 for number in iter(lambda: next(numbers, None), None):
-                    found[number] = worker.judge(spec, [facts[number]], [replies[number]], seconds)[0]
+                    verdicts[number] = worker.judge(spec, [facts[number]], [replies[number]], seconds)[0]
             finally:
                 worker.end()
 
@@ -107,7 +106,7 @@ class Verifier:
         with ThreadPoolExecutor(count, thread_name_prefix="burnish-verifier") as pool:
             for done in [pool.submit(work) for _ in range(count)]:
                 done.result()
-        return [verdict for verdict in found if verdict is not None]
+        return [verdict for verdict in verdicts if verdict is not None]
 
     def end(self) -> None:
         """End the worker; the next call starts another."""
@@ -117,7 +116,12 @@ class Verifier:
             self._process, self._ready, self._starting = None, set(), []
 
     def _ask(
-        self, spec: Mapping[str, Any], facts: list[Any], items: list[list[Any]], seconds: float, verdicts: list[Verdict]
+        self,
+        spec: Mapping[str, object],
+        facts: Sequence[object],
+        items: list[tuple[int, str]],
+        seconds: float,
+        verdicts: list[Verdict],
     ) -> None:
         """Append a verdict for each item; raise TimeoutError or EOFError at the first without one."""
         process = self._started(spec)
@@ -134,7 +138,7 @@ class Verifier:
                 self.end()  # it is out of memory, so another worker scores the rest
                 return
 
-    def _started(self, spec: Mapping[str, Any]) -> Process:
+    def _started(self, spec: Mapping[str, object]) -> Process:
         """The worker, after it has built the scorer."""
         self.prepare(spec)
         process = self._process
@@ -157,7 +161,7 @@ class Verifier:
         return process
 
 
-def _verdict(answer: dict[str, Any]) -> Verdict:
+def _verdict(answer: dict[str, object]) -> Verdict:
     if "failed" in answer:
         return Verdict(0.0, False, f"the verifier failed: {answer['failed']}", failed=True)
     if "raised" in answer:

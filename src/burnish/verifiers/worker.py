@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import tempfile
-from typing import Any
+from typing import Any, TextIO
 
 from burnish.sandbox import isolation as sandbox
 from burnish.sandbox.codec import decode
@@ -34,7 +34,7 @@ def main(stack_fd: int) -> None:
     sys.path[:] = [place for place in sys.path if place.startswith("/")]
     sys.dont_write_bytecode = True
     _say(answers, {"pid": os.getpid()})
-    scorers: dict[str, ReplyCheck] = {}
+    scorers: dict[str, ReplyCheck[Any]] = {}
     isolation: dict[str, str] = {}
     for line in sys.stdin:
         request = json.loads(line)
@@ -53,7 +53,7 @@ def main(stack_fd: int) -> None:
             _say(answers, {"number": number, **_judged(scorers[name], facts[k], reply, request["seconds"])})
 
 
-def _judged(scorer: ReplyCheck, facts: Any, reply: str, seconds: float) -> dict[str, Any]:
+def _judged(scorer: ReplyCheck[Any], facts: object, reply: str, seconds: float) -> dict[str, object]:
     sandbox.limit_cpu(seconds)
     try:
         verdict = scorer.verdict(facts, reply)
@@ -66,7 +66,7 @@ def _judged(scorer: ReplyCheck, facts: Any, reply: str, seconds: float) -> dict[
     return {"score": float(verdict.score), "correct": bool(verdict.correct), "reason": verdict.reason[:2000]}
 
 
-def _say(answers: Any, what: dict[str, Any]) -> None:
+def _say(answers: TextIO, what: dict[str, object]) -> None:
     answers.write(json.dumps(what) + "\n")
     answers.flush()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from burnish import papers
 from burnish.core.option import Option
@@ -16,14 +16,14 @@ from burnish.verifiers.table import Check, Row, verifier
 
 DEEPEST = 40
 MOST_FACTS = 20_000
-Fact = tuple[tuple[str, ...], Any]
+Fact = tuple[tuple[str, ...], object]
 
 
 class TooMuch(ValueError):
     """A state that is too large or too deep to compare."""
 
 
-def facts(value: Any, path: tuple[str, ...] = ()) -> Iterator[Fact]:
+def facts(value: object, path: tuple[str, ...] = ()) -> Iterator[Fact]:
     """(path, value) of every leaf of a JSON value; an empty object or list is a leaf."""
     if len(path) > DEEPEST:
         raise TooMuch(f"it is nested more than {DEEPEST} deep")
@@ -38,15 +38,15 @@ def facts(value: Any, path: tuple[str, ...] = ()) -> Iterator[Fact]:
         yield path, (type(leaf).__name__ if isinstance(leaf, bool | str) else "", leaf)  # true is not 1
 
 
-def changes(before: Any, after: Any) -> set[Fact]:
+def changes(before: object, after: object) -> set[Fact]:
     """The facts of `after` that are not in `before`, and those of `before` that are gone (marked as gone)."""
     old, new = ({*_limited(facts(state))} for state in (before, after))
     places = {path for path, _ in new}
     return (new - old) | {(path, ("gone",)) for path, _ in old if path not in places}
 
 
-def _limited(found: Iterator[Fact]) -> Iterator[Fact]:
-    for i, fact in enumerate(found):
+def _limited(items: Iterator[Fact]) -> Iterator[Fact]:
+    for i, fact in enumerate(items):
         if i >= MOST_FACTS:
             raise TooMuch(f"it has more than {MOST_FACTS:,} values")
         yield fact
@@ -81,12 +81,12 @@ def world_state(
         if reason := too_long(reply):
             return wrong(reason)
         try:
-            said = changes(before, json_in(spoken(reply)))
+            changed = changes(before, json_in(spoken(reply)))
         except ValueError as error:
             return wrong(f"the state cannot be read: {error}")
-        if said == right:
+        if changed == right:
             return Verdict(1.0, True)
-        f1 = bag_f1([*said], [*right])
+        f1 = bag_f1([*changed], [*right])
         return wrong(f"F1 of the changes is {f1:.3f}", partial * f1)
 
     return check

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 import numpy
 import torch
@@ -19,8 +19,39 @@ from burnish.core.pending_step import PartialStep
 from burnish.distributed.ray.units import Unit
 from burnish.distributed.ray.worker import Activity, Spec, Worker
 
+if TYPE_CHECKING:
+    from ray import ObjectRef
+
+    from burnish.distributed.ray.worker import Arrays
+
 LIFE = "life"  # the concurrency group of heartbeats
 FETCH_SECONDS = 120.0  # time limit for fetching weights
+
+
+class Where(TypedDict):
+    """A process and its node."""
+
+    pid: int
+    node: str
+
+
+class RemoteMethod(Protocol):
+    """A method of an actor, which answers with a reference."""
+
+    def remote(self, *arguments: object) -> ObjectRef[Any]: ...
+
+    def options(self, *, concurrency_group: str) -> RemoteMethod: ...
+
+
+class Handle(Protocol):
+    """An actor of another process: a trainer (ready, train, news, ping) or a worker (ready, rollout, score, ping)."""
+
+    ready: RemoteMethod
+    ping: RemoteMethod
+    rollout: RemoteMethod
+    score: RemoteMethod
+    train: RemoteMethod
+    news: RemoteMethod
 
 
 class WorkerActor:
@@ -32,7 +63,7 @@ class WorkerActor:
         self.doing = Activity()
         tensors_as_bytes()
 
-    def ready(self) -> dict[str, Any]:
+    def ready(self) -> Where:
         """Build the method and load the models, once; return the process and node."""
         if self.worker is None:
             self.worker = Worker(self.spec, self.role, _fetch, self.doing)
@@ -59,18 +90,19 @@ def as_actor(kind: type, cpus: float = 1.0) -> Any:
     return remote(num_cpus=cpus, max_restarts=0, max_task_retries=0, concurrency_groups={LIFE: 1})(kind)
 
 
-def ping(handle: Any) -> Any:
+def ping(handle: Handle) -> ObjectRef[tuple[str, float]]:
     """Request a heartbeat from an actor; return a reference to its answer."""
     return handle.ping.options(concurrency_group=LIFE).remote()
 
 
-def end(handle: Any, where: dict[str, Any] | None) -> None:
+def end(handle: Handle, where: Where | None) -> None:
     """Kill an actor. On this node with SIGKILL, because Ray needs seconds to end a stopped process."""
     import ray
 
     if where and where["node"] == whereabouts()["node"]:
         kill(where["pid"])
-    ray.kill(handle)
+    actor: Any = handle
+    ray.kill(actor)
 
 
 def kill(pid: int) -> None:
@@ -79,14 +111,14 @@ def kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def whereabouts() -> dict[str, Any]:
+def whereabouts() -> Where:
     """This process and its node."""
     import ray
 
     return {"pid": os.getpid(), "node": ray.get_runtime_context().get_node_id()}
 
 
-def _fetch(ref: Any) -> dict[str, list[Any]]:
+def _fetch(ref: ObjectRef[Arrays]) -> Arrays:
     import ray
 
     return ray.get(ref, timeout=FETCH_SECONDS)

@@ -90,10 +90,10 @@ def _samples(store: RunStore, units: list[UnitRow]) -> list[str]:
             )
     for row in units:
         name = UnitId(row.drawn, row.walk, row.unit)
-        mine = samples.pop(name, {})
-        if sorted(mine) != list(range(row.tasks)):
-            wrong.append(f"unit {name} has {row.tasks} tasks, but samples of {len(mine)}")
-        if any(sorted(numbers) != list(range(len(numbers))) for numbers in mine.values()):
+        by_task = samples.pop(name, {})
+        if sorted(by_task) != list(range(row.tasks)):
+            wrong.append(f"unit {name} has {row.tasks} tasks, but samples of {len(by_task)}")
+        if any(sorted(numbers) != list(range(len(numbers))) for numbers in by_task.values()):
             wrong.append(f"samples of unit {name} are missing")
         if steps.get(name, {row.step}) != {row.step}:
             wrong.append(f"samples of unit {name} are in another step than the unit")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stderr
 from functools import cache
 from io import StringIO
-from typing import Any
+from types import ModuleType
 
 from burnish.distributed.ray.watchdog import watched
 
@@ -32,7 +32,7 @@ def local_environment() -> dict[str, str]:
 
 
 @contextmanager
-def cluster(address: str | None, cpus: int) -> Iterator[Any]:
+def cluster(address: str | None, cpus: int) -> Iterator[ModuleType]:
     """Ray, connected. Without an address, a cluster for `cpus` actors is started and stopped at the end.
 
     A started cluster ends with this process, even if that is killed. A Ray that this process is already connected to is

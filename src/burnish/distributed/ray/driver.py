@@ -10,13 +10,14 @@ import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from burnish.config.options import Config
 from burnish.core.method import Method
 from burnish.core.parts import split_score
 from burnish.core.step import Settings
-from burnish.distributed.ray.actors import LIFE, WorkerActor, as_actor, end, tensors_as_bytes
+from burnish.distributed.ray.actors import LIFE, Handle, Where, WorkerActor, as_actor, end, tensors_as_bytes
 from burnish.distributed.ray.cluster import cluster
 from burnish.distributed.ray.supervisor import SILENCE, START, TICK, ActorLimits
 from burnish.distributed.ray.trainer import Joining, News, Trainer
@@ -34,6 +35,9 @@ from burnish.run.train import Observer, PassedObjects, Result, graceful_interrup
 from burnish.store.control import order
 from burnish.store.schema import FILE, connect
 from burnish.tasks.source import Source
+
+if TYPE_CHECKING:
+    from ray import ObjectRef
 
 TRAINER = "trainer"
 
@@ -65,9 +69,9 @@ class Actor:
 
     name: str
     role: str
-    handle: Any
-    starting: Any
-    where: dict[str, Any] | None = None
+    handle: Handle
+    starting: ObjectRef[Where] | None
+    where: Where | None = None
 
 
 class TrainerLostError(Exception):
@@ -112,7 +116,7 @@ class Driver:
     """Starts actors, and follows the trainer (or its replacements) until the run ends."""
 
     def __init__(
-        self, ray: Any, planned: RunPlan, spec: Spec, limits: ActorLimits, folder: Folder, observer: Observer
+        self, ray: ModuleType, planned: RunPlan, spec: Spec, limits: ActorLimits, folder: Folder, observer: Observer
     ) -> None:
         self.ray, self.planned, self.spec, self.limits = ray, planned, spec, limits
         self.folder, self.observer = folder, observer
@@ -158,8 +162,8 @@ class Driver:
         first = not self.begun and not self.lost
         limit = START if first else self.limits.recover_within
         while True:
-            mine = [actor for actor in self.actors.values() if actor.role == TRAINER]
-            for actor in mine or [self._make(TRAINER)]:
+            trainers = [actor for actor in self.actors.values() if actor.role == TRAINER]
+            for actor in trainers or [self._make(TRAINER)]:
                 if self._is_ready(actor):
                     return actor
             if time.monotonic() - began > limit:
@@ -306,7 +310,7 @@ def _joining(actor: Actor) -> Joining:
     return actor.name, actor.role, actor.handle, actor.where
 
 
-def _ask(trainer: Actor, joining: list[Joining], after: float = 0.0) -> Any:
+def _ask(trainer: Actor, joining: list[Joining], after: float = 0.0) -> ObjectRef[News]:
     """Request a trainer's news, `after` seconds from now."""
     if after:
         time.sleep(after)

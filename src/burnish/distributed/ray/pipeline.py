@@ -42,7 +42,7 @@ from burnish.models.snapshot import models_read, moving
 from burnish.run.pipeline import SAY_EVERY, first_phase, sampling_parts
 
 _log = logging.getLogger("burnish")
-Put = Callable[[Any], Any]
+Put = Callable[[object], object]
 
 
 class RayPipeline:
@@ -164,9 +164,9 @@ class RayPipeline:
     def _wait_for(self, step: int) -> list[list[UnitId]]:
         """Wait until the units that a step learns from are finished; return them per pass."""
         if not self.free:
-            mine = [unit_id for walk in self.drawn[step] for unit_id in walk]
+            unit_ids = [unit_id for walk in self.drawn[step] for unit_id in walk]
             what = f"the replies of step {step + 1} to be sampled and scored"
-            self._wait_until(lambda: all(unit_id in self.queue.finished for unit_id in mine), what)
+            self._wait_until(lambda: all(unit_id in self.queue.finished for unit_id in unit_ids), what)
             return self.drawn[step]
         taken: list[UnitId] = []
 

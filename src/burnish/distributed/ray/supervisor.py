@@ -11,11 +11,18 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
+from burnish.core.pending_step import PartialStep
 from burnish.core.sample_ledger import UnitId
-from burnish.distributed.ray.actors import end, ping
+from burnish.distributed.ray.actors import Handle, Where, end, ping
+from burnish.distributed.ray.units import Unit
 from burnish.distributed.ray.work_queue import GRADER, SAMPLER, WorkQueue
+
+if TYPE_CHECKING:
+    from ray import ObjectRef
+
+T = TypeVar("T")
 
 BEAT = 0.5  # seconds between two heartbeats
 SILENCE = 4.0  # seconds without a heartbeat after which an actor counts as hung
@@ -43,16 +50,16 @@ class WorkerState:
 
     name: str
     role: str
-    handle: Any
+    handle: Handle
     began: float
     heard: float
-    starting: Any = None
-    where: dict[str, Any] | None = None
-    pinged: Any = None
+    starting: ObjectRef[Where] | None = None
+    where: Where | None = None
+    pinged: ObjectRef[tuple[str, float]] | None = None
     asked_at: float = 0.0
     working: bool = False
     unit: UnitId | None = None
-    result: Any = None
+    result: ObjectRef[tuple[PartialStep, Proofs]] | None = None
     since: float = 0.0
     last: str = "starting"
 
@@ -77,13 +84,15 @@ class Supervisor:
     proved: called with a unit, its result and the probe log-probs of the weights that the worker loaded for it
     """
 
-    def __init__(self, queue: WorkQueue, limits: ActorLimits, proved: Callable[[Any, Any, Proofs], None]) -> None:
+    def __init__(
+        self, queue: WorkQueue, limits: ActorLimits, proved: Callable[[Unit, PartialStep, Proofs], None]
+    ) -> None:
         self.queue, self.limits, self.proved = queue, limits, proved
         self.workers: dict[str, WorkerState] = {}
         self.lost: list[Loss] = []
         self.error: BaseException | None = None
         self._events: list[tuple[float, str, str, str]] = []
-        self._late: list[tuple[str, UnitId, Any]] = []
+        self._late: list[tuple[str, UnitId, ObjectRef[tuple[PartialStep, Proofs]]]] = []
         self._empty: dict[str, float] = {}
         self.filled = False
         self._vacant: dict[str, list[float]] = {SAMPLER: [], GRADER: []}
@@ -94,7 +103,7 @@ class Supervisor:
 
     # ------------------------------------------------------------------------------------------ called by other threads
 
-    def join(self, name: str, role: str, handle: Any, where: dict[str, Any] | None = None) -> None:
+    def join(self, name: str, role: str, handle: Handle, where: Where | None = None) -> None:
         """Add an actor; it works as soon as its role needs one more. where: its process, if it is ready already."""
         now = time.monotonic()
         starting = handle.ready.remote() if where is None else None
@@ -113,7 +122,7 @@ class Supervisor:
         self.filled = self.filled or spares > 0
         return {role: max(0, n + spares - have[role]) for role, n in self.limits.wanted.items()}
 
-    def whereabouts(self) -> dict[str, dict[str, Any]]:
+    def whereabouts(self) -> dict[str, Where]:
         """The processes of the actors that are ready."""
         with self._lock:
             return {worker.name: worker.where for worker in self.workers.values() if worker.where is not None}
@@ -160,7 +169,7 @@ class Supervisor:
             workers = list(self.workers.values())
         refs = [ref for p in workers for ref in (p.starting, p.result, p.pinged) if ref is not None]
         refs += [ref for _, _, ref in self._late]
-        done: set[Any] = set()
+        done: set[object] = set()
         if refs:
             done = set(ray.wait(refs, num_returns=1, timeout=TICK)[0])
             done |= set(ray.wait(refs, num_returns=len(refs), timeout=0)[0]) if len(refs) > 1 else set()
@@ -181,7 +190,7 @@ class Supervisor:
         self._assign(now)
         self._require_actors(now)
 
-    def _hear(self, worker: WorkerState, done: set[Any], now: float) -> None:
+    def _hear(self, worker: WorkerState, done: set[object], now: float) -> None:
         """Process the answers of an actor, and request the next heartbeat."""
         if worker.starting in done and worker.starting is not None:
             answer = self._answer(worker, worker.starting)
@@ -190,21 +199,21 @@ class Supervisor:
                 self._tell(
                     "placed",
                     "info",
-                    f"{worker.name} is process {worker.where['pid']}, ready after {now - worker.began:.1f} s",
+                    f"{worker.name} is process {answer[0]['pid']}, ready after {now - worker.began:.1f} s",
                 )
         if worker.pinged in done and worker.pinged is not None:
-            answer = self._answer(worker, worker.pinged)
-            if answer is not None:
-                worker.pinged, worker.heard, worker.last = None, now, answer[0][0]
+            beat = self._answer(worker, worker.pinged)
+            if beat is not None:
+                worker.pinged, worker.heard, worker.last = None, now, beat[0][0]
         if worker.result in done and worker.result is not None:
-            answer = self._answer(worker, worker.result)
-            if answer is not None:
+            result = self._answer(worker, worker.result)
+            if result is not None:
                 worker.heard = now
-                self._take(worker, *answer[0])
+                self._take(worker, *result[0])
         if worker.pinged is None and now - worker.asked_at >= BEAT and worker.name in self.workers:
             worker.pinged, worker.asked_at = ping(worker.handle), now
 
-    def _answer(self, worker: WorkerState, ref: Any) -> tuple[Any] | None:
+    def _answer(self, worker: WorkerState, ref: ObjectRef[T]) -> tuple[T] | None:
         """The value of a reference, in a tuple; None if its actor died.
 
         An error raised inside the actor ends the run.
@@ -219,16 +228,16 @@ class Supervisor:
         except ray.exceptions.RayTaskError as error:
             raise (error.cause or error) from error
 
-    def _take(self, worker: WorkerState, made: Any, proofs: Proofs) -> None:
+    def _take(self, worker: WorkerState, made: PartialStep, proofs: Proofs) -> None:
         unit, worker.unit, worker.result = worker.unit, None, None
         assert unit is not None
-        known = self.queue.units.get(unit)
-        if known is not None:
-            self.proved(known, made, proofs)
+        queued = self.queue.units.get(unit)
+        if queued is not None:
+            self.proved(queued, made, proofs)
         if not self.queue.accept(worker.role, unit, made):
             self._tell("late", "info", f"a second result of unit {unit} came from {worker.name} and was ignored")
 
-    def _hear_late(self, done: set[Any]) -> None:
+    def _hear_late(self, done: set[object]) -> None:
         """Count late results of lost actors; they are ignored."""
         import ray
 

@@ -15,11 +15,14 @@ from typing import Any
 import torch
 
 from burnish.core.loop import Report
-from burnish.distributed.ray.actors import tensors_as_bytes, whereabouts
+from burnish.core.method import Method
+from burnish.core.step import Settings
+from burnish.distributed.ray.actors import Handle, Where, tensors_as_bytes, whereabouts
 from burnish.distributed.ray.pipeline import RayPipeline
 from burnish.distributed.ray.supervisor import ActorLimits
 from burnish.distributed.ray.worker import Activity, Spec
 from burnish.evals.heldout import Outcome
+from burnish.models.build import Models
 from burnish.models.load import load_chat, load_model
 from burnish.run.folder import Folder
 from burnish.run.lock import TRAINER
@@ -33,7 +36,7 @@ class Relay(Observer):
     run: ObservedRun
 
     def __init__(self, doing: Activity) -> None:
-        self.doing, self.events = doing, deque[tuple[str, Any]]()
+        self.doing, self.events = doing, deque[tuple[str, tuple[Any, ...]]]()
 
     def started(self, run: ObservedRun) -> None:
         self.run = run
@@ -63,11 +66,11 @@ class Relay(Observer):
     def ordered(self, action: str) -> None:
         self._tell("ordered", (action,))
 
-    def _tell(self, what: str, values: tuple[Any, ...]) -> None:
+    def _tell(self, what: str, values: tuple[object, ...]) -> None:
         self.events.append((what, values))
 
 
-Joining = tuple[str, str, Any, dict[str, Any] | None]  # name, role, handle, and its process where it is ready
+Joining = tuple[str, str, Handle, Where | None]  # name, role, handle, and its process where it is ready
 
 
 @dataclass
@@ -82,12 +85,12 @@ class News:
     where     the processes of the actors that are ready
     """
 
-    events: list[tuple[str, Any]]
+    events: list[tuple[str, tuple[Any, ...]]]
     happened: list[tuple[float, str, str, str]]
     lost: dict[str, str]
     wanted: dict[str, int]
     filled: bool
-    where: dict[str, dict[str, Any]]
+    where: dict[str, Where]
     doing: tuple[str, float]
 
 
@@ -103,7 +106,7 @@ class Trainer:
         self.lock = threading.Lock()
         tensors_as_bytes()
 
-    def ready(self) -> dict[str, Any]:
+    def ready(self) -> Where:
         """Load the model once, so that all imports are done, and discard it."""
         self.spec.enter()
         load_chat(self.spec.base, self.spec.config.options.style())
@@ -119,7 +122,7 @@ class Trainer:
         entry = self.spec.enter()
         options = self.spec.config.options
 
-        def elsewhere(method: Any, models: Any, settings: Any) -> RayPipeline:
+        def elsewhere(method: Method, models: Models, settings: Settings) -> RayPipeline:
             pipeline = RayPipeline(
                 method, models, settings, limits, size=options.unit, free=options.order == "free", put=ray.put
             )

@@ -64,8 +64,8 @@ class WorkQueue:
     def accept(self, role: str, unit_id: UnitId, made: PartialStep) -> bool:
         """Accept a result. False if the unit has one already: it is counted and ignored."""
         with self.changed:
-            known = unit_id in self.units and unit_id not in self.finished
-            if not known or (role == SAMPLER and unit_id in self.made):
+            waiting_for = unit_id in self.units and unit_id not in self.finished
+            if not waiting_for or (role == SAMPLER and unit_id in self.made):
                 self.late[unit_id] += 1
                 return False
             if role == SAMPLER and self.units[unit_id].phase in self.graded:
@@ -101,8 +101,8 @@ class WorkQueue:
             for unit_id in unit_ids:
                 unit, made = self.units.pop(unit_id), self.finished.pop(unit_id)
                 graded = int(unit.phase in self.graded)
-                version, asked, late = self.version.pop(unit_id, 0), self.asked.pop(unit_id), self.late.pop(unit_id, 0)
-                row = UnitRow(step, *unit_id, len(unit.tasks), version, asked, 1, graded, late)
+                version, times, late = self.version.pop(unit_id, 0), self.asked.pop(unit_id), self.late.pop(unit_id, 0)
+                row = UnitRow(step, *unit_id, len(unit.tasks), version, times, 1, graded, late)
                 removed.append((made, row))
         return removed
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from burnish.config.options import Config
 from burnish.core.loop import roll_out, through
 from burnish.core.method import Phase
-from burnish.core.parts import split_score
+from burnish.core.parts import Part, Rollout, split_score
 from burnish.core.pending_step import PartialStep
 from burnish.core.roles import Role
 from burnish.core.step import Settings, Step
@@ -33,7 +33,11 @@ from burnish.reward_functions.resolve import RewardSpec
 from burnish.run.plan import compose
 from burnish.tasks.source import Source
 
-Fetch = Callable[[Any], dict[str, list[Any]]]
+if TYPE_CHECKING:
+    from ray import ObjectRef
+
+Arrays = dict[str, list[Any]]  # arrays of a model's weights that change, by model
+Fetch = Callable[["ObjectRef[Arrays]"], Arrays]
 
 
 @dataclass(frozen=True)
@@ -131,8 +135,8 @@ class Worker:
         self.doing.now(f"loading the weights of {weights.steps} steps")
         arrays = self.fetch(weights.ref)
         for name in self.moving:
-            for p, kept in zip(moving(self.models[name].module), arrays[name], strict=True):
-                p.copy_(torch.tensor(kept))
+            for p, array in zip(moving(self.models[name].module), arrays[name], strict=True):
+                p.copy_(torch.tensor(array))
             self.models[name].weights_moved()
             self.models[name].version = weights.versions[name]
             self.models[name].send(start=True)  # to the sampler's engine, which verifies them
@@ -140,23 +144,23 @@ class Worker:
         return {name: self.models[name].proof() for name in self.moving if not self.models[name].role.outputs}
 
 
-def _parts(phase: Phase, role: str) -> list[Any]:
+def _parts(phase: Phase, role: str) -> Sequence[Part | Rollout]:
     return [phase.rollout] if role == SAMPLER else split_score(phase.score)[0]
 
 
-def _models_for(spec: Spec, kind: str, roles: Any, wanted: set[str]) -> tuple[Models, list[str]]:
+def _models_for(spec: Spec, kind: str, roles: Mapping[str, Role], wanted: set[str]) -> tuple[Models, list[str]]:
     """The models that this role reads (only the tokenizer of the others), and the names of those whose weights change.
 
     A sampler's models may use a subprocess engine (vLLM); a grader needs none.
     """
     options = spec.config.options
     settings = replace(spec.settings, lag=0) if kind == SAMPLER else replace(spec.settings, engine="local")
-    mine = {name: role for name, role in roles.items() if name in wanted}
-    loaded = build(mine, spec.base, settings, lora=options.adapters(), device=options.device, style=options.style())
-    models: dict[str, Any] = {}
+    read = {name: role for name, role in roles.items() if name in wanted}
+    loaded = build(read, spec.base, settings, lora=options.adapters(), device=options.device, style=options.style())
+    models: dict[str, Any] = {}  # or the tokenizer alone
     for name, role in roles.items():
         models[name] = loaded.by_name.get(name) or _reader(spec, name, role)
-    return Models(models), [name for name in mine if roles[name].liveness != "frozen"]
+    return Models(models), [name for name in read if roles[name].liveness != "frozen"]
 
 
 def _reader(spec: Spec, name: str, role: Role) -> TokenizerOnly:

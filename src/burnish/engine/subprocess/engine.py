@@ -20,10 +20,11 @@ import torch
 from torch import Tensor, nn
 
 from burnish.core import randomness
-from burnish.core.types import Allowed, Sampling
+from burnish.core.types import Allowed
 from burnish.engine.feed import Feed, in_rounds
 from burnish.engine.mixture import Mix
 from burnish.engine.request import OnSample, Request, Sample, StopRule
+from burnish.engine.subprocess.messages import Line, Order, Settings, Wanted
 from burnish.engine.subprocess.probe import TOLERANCE, Difference, WrongWeights, difference, probe_rows
 from burnish.engine.subprocess.process import Failed, Lost, Process
 from burnish.engine.subprocess.vllm_python import vllm_python
@@ -100,33 +101,33 @@ class SubprocessEngine:
         for request in requests:
             self._check(request)
         self.start()
-        found: dict[int, Sample] = {}
+        samples: dict[int, Sample] = {}
 
-        def take(line: dict[str, Any]) -> None:
+        def take(line: Line) -> None:
             sample = line.get("sample")
             if sample is None:
                 return
             number = sample["id"]
-            if number in found or not 0 <= number < len(requests):
+            if number in samples or not 0 <= number < len(requests):
                 raise RuntimeError(f"the sampler answered request {number} twice or unasked; please report this")
             tokens, logp = torch.tensor(sample["tokens"], dtype=torch.long), torch.tensor(sample["logp"])
-            kept = sample.get("allowed")
-            allowed = None if kept is None else Allowed(torch.tensor(kept[0], dtype=torch.int32), torch.tensor(kept[1]))
-            found[number] = Sample(tokens, logp, sample["stopped"], allowed)
+            pair = sample.get("allowed")
+            allowed = None if pair is None else Allowed(torch.tensor(pair[0], dtype=torch.int32), torch.tensor(pair[1]))
+            samples[number] = Sample(tokens, logp, sample["stopped"], allowed)
             if on_sample is not None:
-                on_sample(number, found[number])
+                on_sample(number, samples[number])
 
-        def missing() -> list[dict[str, Any]]:
-            return [_written(i, request) for i, request in enumerate(requests) if i not in found]
+        def missing() -> list[Wanted]:
+            return [_written(i, request) for i, request in enumerate(requests) if i not in samples]
 
         before = self.restarts
         if requests:
             self._ask("sampling", lambda: {"do": "sample", "requests": missing()}, take)
         if self.restarts > before:
             self.prove()  # another worker than the one that had proved it
-        if len(found) != len(requests):
-            raise RuntimeError(f"the sampler answered {len(found)} of {len(requests)} requests; please report this")
-        return [found[i] for i in range(len(requests))]
+        if len(samples) != len(requests):
+            raise RuntimeError(f"the sampler answered {len(samples)} of {len(requests)} requests; please report this")
+        return [samples[i] for i in range(len(requests))]
 
     def start(self) -> Difference | None:
         """Write the present weights, start a worker on them, and have it prove that it runs them. None where one runs
@@ -158,17 +159,17 @@ class SubprocessEngine:
         """Compare log-probs of the probe. A mean beyond the tolerance stops the run, or is said, as was asked."""
         rows = probe_rows(self.chat, self.context)
         answer = self._ask("scoring the probe", lambda: {"do": "score", "rows": [row.tolist() for row in rows]})
-        found, most = difference(self.scored(rows), answer), TOLERANCE[self._dtype]
-        if found.mean <= most:
-            return found
-        said = (
+        gap, most = difference(self.scored(rows), answer), TOLERANCE[self._dtype]
+        if gap.mean <= most:
+            return gap
+        sentence = (
             f"the sampler ({self.about}) does not run the trained weights: after sending them {self.sent} times, the "
-            f"log-probs of the probe differ by {found} (tolerance {most:g})"
+            f"log-probs of the probe differ by {gap} (tolerance {most:g})"
         )
         if self.how.on_mismatch == "stop":
-            raise WrongWeights(f"{said}; use --engine local, or --on-mismatch warn to go on regardless")
-        self.warnings.append(said)
-        return found
+            raise WrongWeights(f"{sentence}; use --engine local, or --on-mismatch warn to go on regardless")
+        self.warnings.append(sentence)
+        return gap
 
     def end(self) -> None:
         """Stop the worker and remove its copy of the weights. A later call starts another."""
@@ -178,7 +179,10 @@ class SubprocessEngine:
             self.close()
 
     def _ask(
-        self, what: str, message: Callable[[], dict[str, Any]], take: Callable[[dict], None] = lambda _: None
+        self,
+        what: str,
+        message: Callable[[], Order],
+        take: Callable[[Line], None] = lambda _: None,
     ) -> Any:
         """Have something done, by as many workers as it takes. The message is made anew for each."""
         lost = 0
@@ -186,7 +190,7 @@ class SubprocessEngine:
             process = self.process
             assert process is not None
             try:
-                for line in process.ask(what, **message()):
+                for line in process.ask(what, message()):
                     take(line)
                 return line["done"]
             except Failed as failure:
@@ -207,7 +211,7 @@ class SubprocessEngine:
     def _launch(self) -> None:
         if self.process is not None:
             self.process.end()
-        settings = {
+        settings: Settings = {
             "folder": str(self._folder),
             "stops": list(self.chat.stops),
             "context": self.context,
@@ -256,7 +260,7 @@ class SubprocessEngine:
             )
 
 
-def _written(number: int, request: Request) -> dict[str, Any]:
+def _written(number: int, request: Request) -> Wanted:
     """A request as the worker reads it.
 
     vLLM takes seeds of 63 bits, and counts its noise from the request's first token: a reply that goes on needs another
@@ -267,13 +271,19 @@ def _written(number: int, request: Request) -> dict[str, Any]:
             "an engine in another process reads tokens only, but a prompt has other content; use --engine local"
         )
     key = randomness.key_of(request.key, request.said) if request.said else request.key
-    how = {name: getattr(request, name) for name in ("key", "max_new", *vars(Sampling()))}
     return {
         "id": number,
         "prompt": request.prompt.tolist(),
         "seed": key % 2**63,
         "stop": list(request.stop),
-        **how,
+        "key": request.key,
+        "max_new": request.max_new,
+        "temperature": request.temperature,
+        "top_k": request.top_k,
+        "top_p": request.top_p,
+        "min_p": request.min_p,
+        "repetition_penalty": request.repetition_penalty,
+        "as_drawn": request.as_drawn,
     }
 
 

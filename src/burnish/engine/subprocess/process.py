@@ -15,8 +15,8 @@ import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+from burnish.engine.subprocess.messages import Line, Order, Settings
 from burnish.util.processes import kill_group
 
 SILENCE = 5.0  # seconds without a sign of life after which a worker is given up
@@ -42,7 +42,7 @@ class Process:
     settings  what the sampler gets, as JSON
     """
 
-    def __init__(self, python: str, sampler: Path, place: Path, settings: dict[str, Any]) -> None:
+    def __init__(self, python: str, sampler: Path, place: Path, settings: Settings) -> None:
         self.log = place / "log.txt"
         path = os.pathsep.join(entry for entry in sys.path if entry) if python == sys.executable else ""
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -71,15 +71,13 @@ class Process:
                 return str(line["done"])
         raise AssertionError
 
-    def ask(self, what: str, **message: Any) -> Iterator[dict[str, Any]]:
+    def ask(self, what: str, order: Order) -> Iterator[Line]:
         """Have something done: its answers, the last of which is {"done": ...}. Raises Lost or Failed."""
         self.number += 1
-        text = json.dumps({**message, "number": self.number}) + "\n"
+        text = json.dumps({**order, "number": self.number}) + "\n"
         return self._until_done(self.number, text.encode(), what, SILENCE, STALL)
 
-    def _until_done(
-        self, number: int, left: bytes, what: str, silence: float, stall: float
-    ) -> Iterator[dict[str, Any]]:
+    def _until_done(self, number: int, left: bytes, what: str, silence: float, stall: float) -> Iterator[Line]:
         steps = -1
         alive = further = time.monotonic()
         with selectors.DefaultSelector() as selector:
@@ -110,7 +108,7 @@ class Process:
                 if now - further > stall:
                     raise Lost(f"{what} came no further for {stall:g} s")
 
-    def _lines(self, what: str) -> list[dict[str, Any]]:
+    def _lines(self, what: str) -> list[Line]:
         piece = os.read(self.back, 1 << 20)
         if not piece:
             with contextlib.suppress(subprocess.TimeoutExpired):

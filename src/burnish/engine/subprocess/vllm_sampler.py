@@ -5,7 +5,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+if TYPE_CHECKING:
+    from burnish.engine.subprocess.messages import Sampled, Settings, Wanted
+
+T = TypeVar("T")
 
 os.environ.update(  # before vLLM is imported: it reads them once
     VLLM_ENABLE_V1_MULTIPROCESSING="0",  # the engine lives in this process, which is already one of its own
@@ -26,7 +31,7 @@ ROWS = 256  # sampled together
 class Sampler:
     """A vLLM engine on a model directory."""
 
-    def __init__(self, folder: str, settings: dict[str, Any], progress: Callable[[], None]) -> None:
+    def __init__(self, folder: str, settings: Settings, progress: Callable[[], None]) -> None:
         self.progress, self.stops, self.asked = progress, settings["stops"], 0
         os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", str(math.ceil(settings["kv_gib"] or 2)))
         store = torch.distributed.HashStore()  # a group of one needs no port; vLLM would open one
@@ -57,27 +62,27 @@ class Sampler:
         if not self.llm.reset_prefix_cache():
             raise RuntimeError("vLLM did not let go of keys and values of the old weights")
 
-    def sample(self, requests: list[dict[str, Any]], found: Callable[[dict[str, Any]], None]) -> None:
+    def sample(self, requests: list[Wanted], send: Callable[[Sampled], None]) -> None:
         """Each reply as it is finished. Replies from a part of the distribution are scored again, under the whole of
         it.
         """
-        again: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        again: list[tuple[Wanted, Sampled]] = []
 
-        def finished(request: dict[str, Any], output: Any) -> None:
+        def finished(request: Wanted, output: Any) -> None:
             reply = output.outputs[0]
             tokens = list(reply.token_ids)
             logp = [at[token].logprob for at, token in zip(reply.logprobs, tokens, strict=True)]
-            stopped = "stop" if reply.finish_reason == "stop" else "length"
-            sample = {"id": request["id"], "tokens": tokens, "logp": logp, "stopped": stopped}
+            stopped: Literal["stop", "length"] = "stop" if reply.finish_reason == "stop" else "length"
+            sample: Sampled = {"id": request["id"], "tokens": tokens, "logp": logp, "stopped": stopped}
             if request["top_k"] or request["top_p"] < 1 or request["min_p"]:
                 again.append((request, sample))
             else:
-                found(sample)
+                send(sample)
 
         self._run([(request["prompt"], self._how(request), request) for request in requests], finished)
         scores = self.score([request["prompt"] + sample["tokens"] for request, sample in again])
         for (request, sample), logp in zip(again, scores, strict=True):
-            found({**sample, "logp": logp[len(request["prompt"]) - 1 :]})
+            send({**sample, "logp": logp[len(request["prompt"]) - 1 :]})
 
     def score(self, rows: list[list[int]]) -> list[list[float]]:
         """The log-prob of every token of each row but its first, at temperature 1."""
@@ -91,10 +96,10 @@ class Sampler:
         self._run([(row, how, i) for i, row in enumerate(rows)], finished)
         return scores
 
-    def _run(self, asked: list[tuple[list[int], Any, Any]], finished: Callable[[Any, Any], None]) -> None:
+    def _run(self, requests: list[tuple[list[int], object, T]], finished: Callable[[T, Any], None]) -> None:
         """Step the engine until all is finished; every step is progress."""
         engine, waiting = self.llm.llm_engine, {}
-        for prompt, how, what in asked:
+        for prompt, how, what in requests:
             self.asked += 1
             waiting[str(self.asked)] = what
             engine.add_request(str(self.asked), {"prompt_token_ids": prompt}, how)
@@ -104,7 +109,7 @@ class Sampler:
                     finished(waiting.pop(output.request_id), output)
             self.progress()
 
-    def _how(self, request: dict[str, Any]) -> Any:
+    def _how(self, request: Wanted) -> object:
         return SamplingParams(
             temperature=request["temperature"],
             top_k=request["top_k"],

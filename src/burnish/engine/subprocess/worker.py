@@ -23,7 +23,10 @@ import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from burnish.engine.subprocess.messages import Order, Sampled, Wanted
 
 BEAT = 0.5  # seconds between two signs of life
 STUCK = 60.0  # seconds without one after which the process ends itself, whichever thread holds the interpreter's lock
@@ -32,7 +35,7 @@ STUCK = 60.0  # seconds without one after which the process ends itself, whichev
 class Sampler(Protocol):
     """What the file of a sampler holds: Sampler(folder, settings, progress)."""
 
-    def sample(self, requests: list[dict[str, Any]], found: Callable[[dict[str, Any]], None]) -> None: ...
+    def sample(self, requests: list[Wanted], send: Callable[[Sampled], None]) -> None: ...
 
     def load(self, folder: str) -> None: ...
 
@@ -47,12 +50,12 @@ class Worker:
         self.back = os.fdopen(os.dup(1), "w", buffering=1)
         os.dup2(2, 1)  # prints of libraries are not answers
         self.lock = threading.Lock()
-        self.asked: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self.asked: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self.steps = 0
         for task in (self._listen, self._beat):
             threading.Thread(target=task, daemon=True).start()
 
-    def say(self, **line: Any) -> None:
+    def say(self, **line: object) -> None:
         text = json.dumps(line) + "\n"
         with self.lock:
             self.back.write(text)
@@ -64,21 +67,21 @@ class Worker:
     def serve(self, sampler: Sampler) -> None:
         """Do what is asked, one thing after the other, for ever."""
         while True:
-            asked = self.asked.get()
+            order = self.asked.get()
             try:
-                if asked["do"] == "sample":
-                    sampler.sample(asked["requests"], lambda found: self.say(sample=found))
-                    done: Any = len(asked["requests"])
-                elif asked["do"] == "load":
-                    sampler.load(asked["folder"])
-                    done = asked["folder"]
+                if order["do"] == "sample":
+                    sampler.sample(order["requests"], lambda sample: self.say(sample=sample))
+                    done: object = len(order["requests"])
+                elif order["do"] == "load":
+                    sampler.load(order["folder"])
+                    done = order["folder"]
                 else:
-                    done = sampler.score(asked["rows"])
+                    done = sampler.score(order["rows"])
             except Exception as error:
                 traceback.print_exc()
-                self.say(error=f"{type(error).__name__}: {' '.join(str(error).split())[:500]}", number=asked["number"])
+                self.say(error=f"{type(error).__name__}: {' '.join(str(error).split())[:500]}", number=order["number"])
             else:
-                self.say(done=done, number=asked["number"])
+                self.say(done=done, number=order["number"])
 
     def _listen(self) -> None:
         for line in sys.stdin:

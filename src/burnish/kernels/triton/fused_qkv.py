@@ -34,7 +34,7 @@ class Joint:
         self.outputs: tuple[Tensor, ...] = ()
         self.whole = _with_spare([cast(nn.Parameter, part.weight) for part in parts], spare)
         self.weight: nn.Parameter | Nf4 = _together(parts)
-        biases = [cast(nn.Parameter, part.bias) for part in parts if part.bias is not None]
+        biases = [part.bias for part in parts if part.bias is not None]
         self.bias = _side_by_side(biases) if biases else None
 
     def project(self, x: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ class Joint:
             (self.weight, [cast(nn.Parameter, part.weight) for part in self.parts])
         ]
         if self.bias is not None:
-            found.append((self.bias, [cast(nn.Parameter, part.bias) for part in self.parts]))
+            found.append((self.bias, [part.bias for part in self.parts]))
         return found
 
 

@@ -1,4 +1,8 @@
-"""The loss maths: pure functions on tensors, usable without the rest of burnish. None of them averages."""
+"""The loss maths: pure functions on tensors, usable without the rest of burnish. None of them averages.
+
+Their signatures say the shapes (shapes.py): PerToken [N], OverVocabulary [N, V], PerReply [R], PerPair [P], PerListed
+[K] of one list, OneNumber [], and AnyShape, which is the same wherever it stands in one function.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -6,18 +6,18 @@ import math
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
+from burnish.learn.maths.shapes import OverVocabulary, PerToken
 from burnish.util.tensors import shared_columns
 
 
-def kl(log_p: Tensor, log_q: Tensor) -> Tensor:
+def kl(log_p: OverVocabulary, log_q: OverVocabulary) -> PerToken:
     """KL(P || Q) over the last axis, of log-probabilities: [N, V] -> [N]. Terms with P = 0 count 0."""
     p = log_p.exp()
     return torch.where(p > 0, p * (log_p - log_q), torch.zeros_like(p)).sum(-1)
 
 
-def generalised_jsd(student_logits: Tensor, teacher_logits: Tensor, beta: float) -> Tensor:
+def generalised_jsd(student_logits: OverVocabulary, teacher_logits: OverVocabulary, beta: float) -> PerToken:
     """The generalised Jensen-Shannon divergence of GKD (Agarwal et al., arXiv 2306.13649), per token.
 
         P teacher, Q student, M = beta P + (1 - beta) Q

@@ -7,20 +7,20 @@ reverse KL in expectation, k3's is the forward KL's, k1's is zero in expectation
 
 from __future__ import annotations
 
-from torch import Tensor
+from burnish.learn.maths.shapes import PerToken
 
 
-def k1(logp: Tensor, ref: Tensor) -> Tensor:
+def k1(logp: PerToken, ref: PerToken) -> PerToken:
     """log pi - log ref, per token [N]."""
     return logp - ref
 
 
-def k2(logp: Tensor, ref: Tensor) -> Tensor:
+def k2(logp: PerToken, ref: PerToken) -> PerToken:
     """(log pi - log ref)^2 / 2, per token [N]."""
     return (logp - ref).square() / 2
 
 
-def k3(logp: Tensor, ref: Tensor) -> Tensor:
+def k3(logp: PerToken, ref: PerToken) -> PerToken:
     """exp(d) - d - 1 with d = log ref - log pi, per token [N]: never negative (GRPO's estimate, arXiv 2402.03300, Eq.
     4).
     """

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from burnish.learn.maths.shapes import PerToken
 
 
-def shaped_surrogate(logp: Tensor, adv: Tensor, gamma: float) -> Tensor:
+def shaped_surrogate(logp: PerToken, adv: PerToken, gamma: float) -> PerToken:
     """LUFFY's policy shaping (arXiv 2504.14945), per demonstrated token, the demonstrator's probability taken as 1.
 
         f(p) = p / (p + gamma)

@@ -5,12 +5,18 @@ pi_old; adv = A_t.
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+
+from burnish.learn.maths.shapes import AnyShape
 
 
 def clipped_surrogate(
-    logp: Tensor, old: Tensor, adv: Tensor, eps_low: float | Tensor, eps_high: float | Tensor, dual: float | None = None
-) -> Tensor:
+    logp: AnyShape,
+    old: AnyShape,
+    adv: AnyShape,
+    eps_low: float | AnyShape,
+    eps_high: float | AnyShape,
+    dual: float | None = None,
+) -> AnyShape:
     """PPO's clipped surrogate (Schulman et al., arXiv 1707.06347), per token.
 
         r = exp(logp - old)
@@ -30,7 +36,9 @@ def clipped_surrogate(
     return -objective
 
 
-def was_clipped(logp: Tensor, old: Tensor, adv: Tensor, eps_low: float | Tensor, eps_high: float | Tensor) -> Tensor:
+def was_clipped(
+    logp: AnyShape, old: AnyShape, adv: AnyShape, eps_low: float | AnyShape, eps_high: float | AnyShape
+) -> AnyShape:
     """1 where the clip of `clipped_surrogate` takes the gradient away: r > 1 + eps_high with A > 0, r < 1 - eps_low
     with A < 0.
     """
@@ -38,7 +46,7 @@ def was_clipped(logp: Tensor, old: Tensor, adv: Tensor, eps_low: float | Tensor,
     return (((ratio > 1 + eps_high) & (adv > 0)) | ((ratio < 1 - eps_low) & (adv < 0))).to(logp.dtype)
 
 
-def reinforce(logp: Tensor, adv: Tensor) -> Tensor:
+def reinforce(logp: AnyShape, adv: AnyShape) -> AnyShape:
     """-A log pi, per token (Williams 1992): the policy gradient without a ratio. Shapes: all [N]."""
     assert logp.shape == adv.shape
     return -adv * logp

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 import torch.nn.functional as F
 from torch import Tensor
 
+from burnish.learn.maths.shapes import AnyShape, PerPair
+
 
 @dataclass(frozen=True)
 class Replies:
@@ -55,7 +57,7 @@ class Replies:
         return replace(self, logp=self.logp.detach(), logratio=self.logratio.detach())
 
 
-def logistic(margin: Tensor, label_smoothing: float | Tensor = 0.0) -> Tensor:
+def logistic(margin: AnyShape, label_smoothing: float | AnyShape = 0.0) -> AnyShape:
     """-log sigmoid(margin); with label smoothing e: -(1 - e) log sigmoid(margin) - e log sigmoid(-margin).
 
     Any shape; e is a number or a tensor of that shape.
@@ -63,7 +65,7 @@ def logistic(margin: Tensor, label_smoothing: float | Tensor = 0.0) -> Tensor:
     return -(1 - label_smoothing) * F.logsigmoid(margin) - label_smoothing * F.logsigmoid(-margin)
 
 
-def dpo_logistic(logratio_w: Tensor, logratio_l: Tensor, beta: float, label_smoothing: float = 0.0) -> Tensor:
+def dpo_logistic(logratio_w: PerPair, logratio_l: PerPair, beta: float, label_smoothing: float = 0.0) -> PerPair:
     """Direct preference optimisation (Rafailov et al., arXiv 2305.18290), Eq. 7, per pair.
 
         logratio = log pi(y | x) - log ref(y | x), summed over the reply
@@ -76,14 +78,14 @@ def dpo_logistic(logratio_w: Tensor, logratio_l: Tensor, beta: float, label_smoo
 
 
 def bradley_terry(
-    score_w: Tensor,
-    score_l: Tensor,
+    score_w: PerPair,
+    score_l: PerPair,
     centre: float = 0.0,
     *,
-    margin: float | Tensor = 0.0,
-    label_smoothing: float | Tensor = 0.0,
+    margin: float | PerPair = 0.0,
+    label_smoothing: float | PerPair = 0.0,
     shrink: float = 0.0,
-) -> Tensor:
+) -> PerPair:
     """The Bradley-Terry reward-model loss (Ouyang et al., arXiv 2203.02155, Eq. 1), per pair.
 
         L = l(r_w - r_l - margin) + centre (r_w + r_l)^2 + shrink (r_w^2 + r_l^2) / 2

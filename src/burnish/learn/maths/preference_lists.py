@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+
+from burnish.learn.maths.shapes import OneNumber, PerListed
 
 
-def pair_logistic(logratio: Tensor, labels: Tensor, beta: float) -> Tensor:
+def pair_logistic(logratio: PerListed, labels: PerListed, beta: float) -> OneNumber:
     """LiPO's pair-logistic loss: the sum over psi_i > psi_j of log(1 + e^-(s_i - s_j)). K = 2 is DPO."""
     scores = beta * logratio
     losses = -F.logsigmoid(scores[:, None] - scores[None])

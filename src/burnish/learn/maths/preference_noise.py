@@ -7,10 +7,11 @@ eps is the chance that a label is wrong. All tensors have shape [P].
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+
+from burnish.learn.maths.shapes import PerPair
 
 
-def smoothed(loss_kept: Tensor, loss_flipped: Tensor, eps: float) -> Tensor:
+def smoothed(loss_kept: PerPair, loss_flipped: PerPair, eps: float) -> PerPair:
     """Conservative DPO (Mitchell 2023): (1 - eps) l(w, l) + eps l(l, w).
 
     Its optimum is a margin of log((1-eps)/eps).
@@ -18,7 +19,7 @@ def smoothed(loss_kept: Tensor, loss_flipped: Tensor, eps: float) -> Tensor:
     return (1 - eps) * loss_kept + eps * loss_flipped
 
 
-def label_chance(loss_kept: Tensor, loss_flipped: Tensor) -> Tensor:
+def label_chance(loss_kept: PerPair, loss_flipped: PerPair) -> PerPair:
     """The chance that a pair loss gives to its label: p = e^-l(w,l) / (e^-l(w,l) + e^-l(l,w)).
 
     For DPO it is s(margin).

@@ -6,10 +6,10 @@ r = beta lr, the implicit reward;  s = sigmoid. All tensors have shape [P] unles
 
 from __future__ import annotations
 
-from torch import Tensor
+from burnish.learn.maths.shapes import PerPair
 
 
-def ipo_squared(logratio_w: Tensor, logratio_l: Tensor, tau: float) -> Tensor:
+def ipo_squared(logratio_w: PerPair, logratio_l: PerPair, tau: float) -> PerPair:
     """IPO (Azar et al., arXiv 2310.12036, Eq. 17), per pair.
 
         L = (d - 1 / (2 tau))^2
@@ -20,7 +20,7 @@ def ipo_squared(logratio_w: Tensor, logratio_l: Tensor, tau: float) -> Tensor:
     return (logratio_w - logratio_l - 1 / (2 * tau)).square()
 
 
-def population_squared(gap: Tensor, anchor_gap: Tensor, target: Tensor | float) -> Tensor:
+def population_squared(gap: PerPair, anchor_gap: PerPair, target: PerPair | float) -> PerPair:
     """INPO and MNPO, per pair: ( log pi(w)/pi(l) - sum_j lambda_j log pi_j(w)/pi_j(l) - target )^2.
 
         gap         log pi(w) - log pi(l)

@@ -6,12 +6,13 @@ Symbols: lr = log pi(y | x) - log ref(y | x), summed over the reply;  desirable 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+
+from burnish.learn.maths.shapes import PerReply, PerReplyBool
 
 
 def kto_value(
-    logratio: Tensor, desirable: Tensor, z0: Tensor, beta: float, weight_good: float, weight_bad: float
-) -> Tensor:
+    logratio: PerReply, desirable: PerReplyBool, z0: PerReply, beta: float, weight_good: float, weight_bad: float
+) -> PerReply:
     """KTO (Ethayarajh et al., arXiv 2402.01306), per reply.
 
         desirable:    lambda_D (1 - s(beta (lr - z0)))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from burnish.learn.maths.shapes import PerReply
 
 
-def advantage_regression(log_ratio: Tensor, advantage: Tensor, beta: float) -> Tensor:
+def advantage_regression(log_ratio: PerReply, advantage: PerReply, beta: float) -> PerReply:
     """(A / beta - log pi(a|s) / ref(a|s))^2 / 2, per step (Direct Advantage Policy Optimization, arXiv 2412.18279).
 
     log_ratio is summed over the tokens of the step a. Shapes: [R]. At pi = ref the gradient is -(A / beta) grad log pi,

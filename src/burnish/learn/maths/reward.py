@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+
+from burnish.learn.maths.shapes import OneNumber, PerListed
 
 
-def all_pairs(scores: Tensor, levels: Tensor | None = None) -> Tensor:
+def all_pairs(scores: PerListed, levels: PerListed | None = None) -> OneNumber:
     """InstructGPT's loss on a ranking of K replies (arXiv 2203.02155), one number per prompt.
 
         L = 1/C(K, 2) sum over i < j of -log sigmoid(r_i - r_j)

@@ -6,12 +6,12 @@ replies of a pair, in either order (every loss here is the same when they are sw
 
 from __future__ import annotations
 
-from torch import Tensor
+from burnish.learn.maths.shapes import PerPair
 
 
 def relative_reward_error(
-    logratio_a: Tensor, logratio_b: Tensor, reward_a: Tensor, reward_b: Tensor, scale: float
-) -> Tensor:
+    logratio_a: PerPair, logratio_b: PerPair, reward_a: PerPair, reward_b: PerPair, scale: float
+) -> PerPair:
     """The squared error with which the policy's implied reward difference misses the true one, per pair [P].
 
         L = ( scale (logratio_a - logratio_b) - (reward_a - reward_b) )^2

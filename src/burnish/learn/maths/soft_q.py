@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+
+from burnish.learn.maths.shapes import PerToken
 
 
-def next_values(value: Tensor, row: Tensor) -> Tensor:
+def next_values(value: PerToken, row: PerToken) -> PerToken:
     """V of the state after each token: the value at the same row's next token, and 0 after a row's last. Shapes [N]."""
     assert value.shape == row.shape
     ahead = torch.cat([value[1:], value.new_zeros(1)])

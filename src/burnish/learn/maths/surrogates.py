@@ -7,10 +7,11 @@ All give one number per token (or per sequence, where that is what they are give
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+
+from burnish.learn.maths.shapes import AnyShape
 
 
-def soft_gate(logp: Tensor, old: Tensor, adv: Tensor, tau_pos: float, tau_neg: float) -> Tensor:
+def soft_gate(logp: AnyShape, old: AnyShape, adv: AnyShape, tau_pos: float, tau_neg: float) -> AnyShape:
     """SAPO's soft gate in place of a clip (arXiv 2511.20347, Eqs. 5-6), per token [N].
 
         L = -f(r) A,   f(x) = (4 / tau) sigmoid(tau (x - 1)),   tau = tau_pos where A > 0, else tau_neg
@@ -25,7 +26,7 @@ def soft_gate(logp: Tensor, old: Tensor, adv: Tensor, tau_pos: float, tau_neg: f
     return -4 / tau * torch.sigmoid(tau * (ratio - 1)) * adv
 
 
-def held_ratio(logp: Tensor, old: Tensor, adv: Tensor, low: float, high: float) -> Tensor:
+def held_ratio(logp: AnyShape, old: AnyShape, adv: AnyShape, low: float, high: float) -> AnyShape:
     """CISPO's clipped importance weight (MiniMax-M1, arXiv 2506.13585, Eqs. 4-5), per token [N].
 
         L = -sg[clip(r, low, high)] A logp

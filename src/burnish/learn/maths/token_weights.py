@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+
+from burnish.learn.maths.shapes import OverVocabulary, PerToken
 
 
-def probability_weight(logp: Tensor) -> Tensor:
+def probability_weight(logp: PerToken) -> PerToken:
     """DFT's token weight sg[p], p = pi(y_t) (arXiv 2508.05629): it turns the gradient of -log p into that of -p.
 
     SFT's gradient is a policy gradient with the reward 1/p; this weight takes the 1/p away. Shape [N], no gradient.
@@ -14,7 +15,7 @@ def probability_weight(logp: Tensor) -> Tensor:
     return logp.detach().exp()
 
 
-def smoothed_nll(logits: Tensor, logp: Tensor, smoothing: float) -> Tensor:
+def smoothed_nll(logits: OverVocabulary, logp: PerToken, smoothing: float) -> PerToken:
     """The negative log-likelihood against a target that keeps a share for every token, per token [N].
 
         L = -(1 - smoothing) log pi(y_t) - smoothing mean over the vocabulary of log pi(v)

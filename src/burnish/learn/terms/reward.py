@@ -36,8 +36,8 @@ def row_heads(live: Live) -> Tensor:
 def row_numbers(live: Live, stream: str) -> Tensor:
     """[R, ...]: a stream that has the same numbers on all claimed tokens of a trace; NaN stays NaN."""
     values = live.streams[stream]
-    found = torch.zeros(live.rows, *values.shape[1:], dtype=values.dtype, device=values.device)
-    return found.index_copy(0, live.row, values)
+    numbers = torch.zeros(live.rows, *values.shape[1:], dtype=values.dtype, device=values.device)
+    return numbers.index_copy(0, live.row, values)
 
 
 def note_order(live: Live, chosen: Tensor, rejected: Tensor) -> None:
@@ -66,7 +66,7 @@ def score_pairs(
     marks = tuple(name for name in (margin, label_smoothing, weight) if isinstance(name, str))
 
     def loss(chosen: Replies, rejected: Replies, _: float) -> Tensor:
-        found = bradley_terry(
+        losses = bradley_terry(
             chosen.score,
             rejected.score,
             centre,
@@ -74,7 +74,7 @@ def score_pairs(
             label_smoothing=_number(chosen, label_smoothing),
             shrink=shrink,
         )
-        return found if weight is None else found * chosen[weight]
+        return losses if weight is None else losses * chosen[weight]
 
     return pair_term(loss, anchor=None, marks=marks, output="score", trainee=trainee, coef=coef, on=on, name=name)
 

@@ -40,10 +40,10 @@ def pg_sequence_by_token(
     """GSPO-token: the ratio sg[s] pi_t / sg[pi_t], with the value of the reply's s and the gradient of the token."""
 
     def loss(live: Live) -> Tensor:
-        held = live.logp.detach() - row_mean(live, live.logp.detach() - live.old)[live.row]
-        live.note("clipped", was_clipped(live.logp, held, live.adv, eps_low, eps_high))
+        anchored = live.logp.detach() - row_mean(live, live.logp.detach() - live.old)[live.row]
+        live.note("clipped", was_clipped(live.logp, anchored, live.adv, eps_low, eps_high))
         note_drift(live)
-        return maths.clipped_surrogate(live.logp, held, live.adv, eps_low, eps_high)
+        return maths.clipped_surrogate(live.logp, anchored, live.adv, eps_low, eps_high)
 
     return Term(name=name, on=on, unit="token", loss=loss, live=LIVE, streams=STREAMS, norm=norm, coef=coef)
 

@@ -28,10 +28,10 @@ def q_temporal(
     """
 
     def loss(live: Live) -> Tensor:
-        found = maths.of_token(maths.q_values(live.logits, live.outputs[f"{start}.logits"]), live.token)
+        estimate = maths.of_token(maths.q_values(live.logits, live.outputs[f"{start}.logits"]), live.token)
         ahead = next_values(live.outputs[f"{value}.value"], live.row)
-        live.note("estimate", found)
-        return maths.half_squared_error(found, live.reward.to(found.dtype) + gamma * ahead.to(found.dtype))
+        live.note("estimate", estimate)
+        return maths.half_squared_error(estimate, live.reward.to(estimate.dtype) + gamma * ahead.to(estimate.dtype))
 
     return Term(
         name=name,
@@ -51,9 +51,9 @@ def q_return(
     """(Q(s_t, a_t) - R_t)^2 / 2, R the return to go in stream "returns"."""
 
     def loss(live: Live) -> Tensor:
-        found = maths.of_token(maths.q_values(live.logits, live.outputs[f"{start}.logits"]), live.token)
-        live.note("estimate", found)
-        return maths.half_squared_error(found, live.returns.to(found.dtype))
+        estimate = maths.of_token(maths.q_values(live.logits, live.outputs[f"{start}.logits"]), live.token)
+        live.note("estimate", estimate)
+        return maths.half_squared_error(estimate, live.returns.to(estimate.dtype))
 
     return Term(
         name=name,
@@ -109,10 +109,11 @@ def v_expectile(
 
     def loss(live: Live) -> Tensor:
         origin = live.outputs[f"{start}.logits"]
-        found = [maths.of_token(maths.q_values(live.outputs[f"{one}.logits"], origin), live.token) for one in critics]
+        scores = [maths.q_values(live.outputs[f"{critic}.logits"], origin) for critic in critics]
+        estimates = [maths.of_token(of_critic, live.token) for of_critic in scores]
         value = live.outputs["value"]
         live.note("estimate", value)
-        return maths.expectile_error(value, maths.smallest(found).to(value.dtype), tau)
+        return maths.expectile_error(value, maths.smallest(estimates).to(value.dtype), tau)
 
     return Term(
         name=name,

@@ -59,9 +59,9 @@ def value_mse(
 
     def loss(live: Live) -> torch.Tensor:
         value = live.outputs[output] if columns is None else live.outputs[output][:, columns]
-        found = maths.squared_error(value, live.streams[target])
+        errors = maths.squared_error(value, live.streams[target])
         live.note("estimate", value.reshape(len(value), -1).mean(-1))
-        return found.reshape(len(found), -1).sum(-1)
+        return errors.reshape(len(errors), -1).sum(-1)
 
     return Term(
         name=name,

@@ -12,10 +12,10 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Literal, TypedDict
 
 import burnish
 from burnish.sandbox.code.confine import missing
@@ -28,6 +28,9 @@ _PIECE = 1 << 16
 _LINKS = ("requests", "replies")  # pipes between a `tests` process and a `served` one
 
 
+Role = Literal["program", "calls", "served", "tests"]
+
+
 class NotIsolated(ValueError):
     """This machine cannot isolate model-written code."""
 
@@ -36,8 +39,8 @@ class NotIsolated(ValueError):
 class Child:
     """A process to start: its role (child.py), its data, and its standard input if it is a script."""
 
-    role: str
-    data: dict[str, Any]
+    role: Role
+    data: Mapping[str, object]
     entered: str = ""
 
 
@@ -70,6 +73,13 @@ class Run:
     much: bool = False
 
 
+class Answer(TypedDict, total=False):
+    """A line of the zygote. exits: status, CPU seconds and memory of each process."""
+
+    isolation: dict[str, str]
+    exits: list[list[float]]
+
+
 class Box:
     """A zygote, which runs one request at a time. Not thread-safe.
 
@@ -78,14 +88,14 @@ class Box:
 
     def __init__(self, limits: Limits, *, isolated: bool = True) -> None:
         self.limits = limits
-        ours, theirs = socket.socketpair()
+        ours, child_end = socket.socketpair()
         required = "required" if isolated else "optional"
         self._popen = subprocess.Popen(
             [
                 *(sys.executable, "-S", "-B", "-P", "-m", "burnish.sandbox.code.zygote"),
                 *(json.dumps(asdict(limits)), required),
             ],
-            stdin=theirs.fileno(),
+            stdin=child_end.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # so that Ctrl-C does not reach it
@@ -96,7 +106,7 @@ class Box:
                 "LANG": "C.UTF-8",
             },
         )
-        theirs.close()
+        child_end.close()
         ours.setblocking(False)
         self._control, self._unread = ours, b""
         self.end = weakref.finalize(self, _end, self._popen, ours)
@@ -124,7 +134,7 @@ class Box:
     @property
     def lacking(self) -> str:
         """The measures that are not in force; empty if programs are isolated."""
-        return missing({name: said for name, said in self.isolation.items() if name != "namespaces"})
+        return missing({name: measure for name, measure in self.isolation.items() if name != "namespaces"})
 
     def run(self, children: Sequence[Child], limits: Limits) -> Run:
         """Start processes together, and wait until the first has ended; then the others are killed."""
@@ -133,19 +143,19 @@ class Box:
         run = Run([Ran() for _ in children])
         with contextlib.ExitStack() as stack, selectors.DefaultSelector() as selector:
             links = {name: os.pipe() for name in _LINKS} if len(children) > 1 else {}
-            theirs: list[int] = []
+            ends: list[int] = []
             for number, child in enumerate(children):
-                for name, ours, its in _descriptors(child, links, stack):
-                    theirs.append(its)
+                for name, ours, child_end in _descriptors(child, links, stack):
+                    ends.append(child_end)
                     if ours is not None:
                         selector.register(ours, selectors.EVENT_READ, (number, name))
-            self._request({"children": [{"role": child.role} for child in children], "limits": asdict(limits)}, theirs)
+            self._request({"children": [{"role": child.role} for child in children], "limits": asdict(limits)}, ends)
             selector.register(self._control, selectors.EVENT_READ, None)
             self._collect(run, selector, limits, started + limits.seconds)
         run.seconds = time.monotonic() - started
         return run
 
-    def _request(self, request: dict[str, Any], descriptors: list[int]) -> None:
+    def _request(self, request: Mapping[str, object], descriptors: list[int]) -> None:
         """Send a request with descriptors, and close them here."""
         self._control.setblocking(True)
         try:
@@ -189,7 +199,7 @@ class Box:
     def ended(self) -> bool:
         return not self.end.alive
 
-    def _answer(self, deadline: float) -> dict[str, Any]:
+    def _answer(self, deadline: float) -> Answer:
         """The next line of the zygote."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ)
@@ -207,7 +217,8 @@ class Box:
                     raise EOFError
                 self._unread += piece
         line, _, self._unread = self._unread.partition(b"\n")
-        return dict(json.loads(line))
+        answer: Answer = json.loads(line)
+        return answer
 
 
 def _read(key: selectors.SelectorKey, run: Run, selector: selectors.BaseSelector, most: int) -> None:
@@ -217,10 +228,10 @@ def _read(key: selectors.SelectorKey, run: Run, selector: selectors.BaseSelector
         selector.unregister(key.fd)
         return
     ran = run.children[number]
-    known = getattr(ran, name)
-    if len(known) + len(piece) > most:
+    written = getattr(ran, name)
+    if len(written) + len(piece) > most:
         run.much = True
-    setattr(ran, name, (known + piece)[:most])
+    setattr(ran, name, (written + piece)[:most])
 
 
 def _descriptors(
@@ -262,7 +273,7 @@ def _file(content: bytes) -> int:
     return descriptor
 
 
-def _end(popen: subprocess.Popen, control: socket.socket) -> None:
+def _end(popen: subprocess.Popen[bytes], control: socket.socket) -> None:
     """Close the connection, at which the guard kills all processes; if it does not end, kill its process group."""
     control.close()
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):

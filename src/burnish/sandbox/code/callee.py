@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from burnish.sandbox.code.load import describe, load, report
 from burnish.sandbox.code.values import ITEMS, KIND, decode, encode
+from burnish.util.json_types import Json
 
 MODULE = "program"
 _LONGEST_ITERATOR = 10_000
-_KEYS: Any = type({}.keys())
+_KEYS: tuple[type, ...] = (type({}.keys()),)
 _VIEWS: tuple[type, ...] = (type({}.values()), type({}.items()))
 
 
-def evaluate(data: dict[str, Any], reporter: int) -> None:
+def evaluate(data: Mapping[str, Any], reporter: int) -> None:
     """Report {"loaded": true}, then for each call {"value": ...} or {"error": ...}."""
     functions = _load(data["code"], reporter)
     if functions is None:
@@ -28,7 +29,7 @@ def evaluate(data: dict[str, Any], reporter: int) -> None:
         report(reporter, _called(functions, objects, name, arguments, named))
 
 
-def serve(data: dict[str, Any], reporter: int, requests: int, replies: int) -> None:
+def serve(data: Mapping[str, Any], reporter: int, requests: int, replies: int) -> None:
     """Report {"loaded": true}, then answer the calls of a test process until it ends."""
     functions = _load(data["code"], reporter)
     if functions is None:
@@ -56,14 +57,15 @@ class Objects:
     """Objects of the program that are no literals: outside they are numbers, which may come back as arguments."""
 
     def __init__(self) -> None:
-        self.held: list[Any] = []
+        self.held: list[object] = []
 
-    def encoded(self, value: Any, depth: int) -> Any:
+    def encoded(self, value: object, depth: int) -> Json:
         """An iterator as its items, and anything else as a number."""
         if isinstance(value, _KEYS):
-            return encode(set(value), self.encoded, depth)
+            keys: Any = value
+            return encode(set(keys), self.encoded, depth)
         if hasattr(type(value), "__next__") or isinstance(value, _VIEWS):
-            items: list[Any] = []
+            items: list[Json] = []
             iterator: Any = value
             for item in iterator:
                 items.append(encode(item, self.encoded, depth + 1))
@@ -73,15 +75,19 @@ class Objects:
         self.held.append(value)
         return {KIND: "object", ITEMS: len(self.held) - 1}
 
-    def decoded(self, kind: str, items: Any) -> Any:
-        if kind == "object":
+    def decoded(self, kind: str, items: Json) -> object:
+        if kind == "object" and isinstance(items, int):
             return self.held[items]
         raise ValueError(kind)
 
 
 def _called(
-    functions: dict[str, Any], objects: Objects, name: str | list[Any], arguments: list[Any] | None, named: Any
-) -> dict[str, Any]:
+    functions: dict[str, Any],
+    objects: Objects,
+    name: str | tuple[int, str],
+    arguments: list[Json] | None,
+    named: dict[str, Json],
+) -> dict[str, object]:
     """The value of a call; of an attribute, where there are no arguments, the value, or that it is a method."""
     try:
         function = _find(functions, name) if isinstance(name, str) else getattr(objects.held[name[0]], name[1])
@@ -96,7 +102,7 @@ def _called(
     return {"value": value}
 
 
-def _find(functions: dict[str, Any], name: str) -> Callable[..., Any]:
+def _find(functions: dict[str, Any], name: str) -> Callable[..., object]:
     """A function of the program; of a class `Solution` the method of this name."""
     if name in functions:
         return functions[name]  # type: ignore[no-any-return]

@@ -12,11 +12,13 @@ import json
 import os
 import sys
 import types
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TypedDict
 
 from burnish.sandbox.code.load import describe, report
 from burnish.sandbox.code.values import ITEMS, KIND, decode, encode
+from burnish.util.json_types import Json
 
 _DETAILS = 20  # failures that are described
 _LONGEST_REPLY = 16 << 20
@@ -47,7 +49,7 @@ class Object:
     def __init__(self, number: int, program: Program) -> None:
         self.number, self._program = number, program
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name.startswith("_"):
             raise AttributeError(name)
         return self._program.attribute(self.number, name)
@@ -66,41 +68,42 @@ class Program:
         self.replies, self.requests = replies, requests
         self.unread = b""
         self.gone = False
-        self.error: dict[str, Any] | None = None  # of the last call
+        self.error: dict[str, Json] | None = None  # of the last call
 
-    def call(self, name: str | list[Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def call(self, name: str | tuple[int, str], arguments: tuple[object, ...], named: dict[str, object]) -> object:
         """The value of a call of a function, or of a method: [number of the object, name]."""
         given = [encode(value, _number_of) for value in arguments]
         reply = self._asked([name, given, {key: encode(value, _number_of) for key, value in named.items()}])
         return self._value(reply)
 
-    def attribute(self, number: int, name: str) -> Any:
+    def attribute(self, number: int, name: str) -> object:
         """The value of an object's attribute, or a proxy of its method."""
-        reply = self._asked([[number, name], None, {}])
-        return Proxy(self, [number, name]) if reply.get("method") is True else self._value(reply)
+        reply = self._asked([(number, name), None, {}])
+        return Proxy(self, (number, name)) if reply.get("method") is True else self._value(reply)
 
-    def _asked(self, request: list[Any]) -> dict[str, Any]:
+    def _asked(self, request: list[object]) -> dict[str, Json]:
         self.error = None
         reply = self._ask(json.dumps(request).encode() + b"\n")
-        if isinstance(reply.get("error"), dict):
-            self.error = reply["error"]
-            raise _exception(self.error)
+        error = reply.get("error")
+        if isinstance(error, dict):
+            self.error = error
+            raise _exception(error)
         return reply
 
-    def _value(self, reply: dict[str, Any]) -> Any:
+    def _value(self, reply: dict[str, Json]) -> object:
         try:
             return decode(reply["value"], self._object_of)
         except (KeyError, ValueError, RecursionError):
             raise self._end() from None
 
-    def _object_of(self, kind: str, items: Any) -> Any:
+    def _object_of(self, kind: str, items: Json) -> object:
         if kind == "object" and isinstance(items, int):
             return Object(items, self)
-        if kind == "iterator":
+        if kind == "iterator" and isinstance(items, list):
             return iter([decode(item, self._object_of) for item in items])
         raise ValueError(kind)
 
-    def _ask(self, request: bytes) -> dict[str, Any]:
+    def _ask(self, request: bytes) -> dict[str, Json]:
         try:
             while request:
                 request = request[os.write(self.requests, request) :]
@@ -122,17 +125,17 @@ class Program:
         return Gone("the program's process ended, or answered with something that is not a value")
 
 
-def _number_of(value: Any, depth: int) -> Any:
+def _number_of(value: object, depth: int) -> Json:
     if isinstance(value, Object):
         return {KIND: "object", ITEMS: value.number}
     if isinstance(value, Proxy):
         raise TypeError("a function of the program cannot be an argument")
-    if hasattr(type(value), "__next__"):
+    if isinstance(value, Iterator):
         return encode(list(value), _number_of, depth + 1)
     raise TypeError(f"an argument of type {type(value).__name__} cannot be sent to the program")
 
 
-def _exception(error: dict[str, Any]) -> Exception:
+def _exception(error: Mapping[str, Json]) -> Exception:
     """The built-in exception of the same name as the program's, else Raised."""
     name, message = str(error.get("name")), str(error.get("message"))
     kind = getattr(builtins, name, None)
@@ -147,11 +150,11 @@ def _exception(error: dict[str, Any]) -> Exception:
 class Proxy:
     """A function of the program, or a method of one of its objects."""
 
-    def __init__(self, program: Program, name: str | list[Any]) -> None:
-        self.__name__ = name if isinstance(name, str) else str(name[1])
+    def __init__(self, program: Program, name: str | tuple[int, str]) -> None:
+        self.__name__ = name if isinstance(name, str) else name[1]
         self._name, self._program = name, program
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: object, **named: object) -> object:
         return self._program.call(self._name, arguments, named)
 
 
@@ -202,25 +205,34 @@ class _Counted(ast.NodeTransformer):
         return node
 
 
-def run(data: dict[str, Any], reporter: int, replies: int, requests: int) -> None:
+class TestCode(TypedDict):
+    """before: code that defines helpers; tests: sources; entry: the function that `check(candidate)` gets."""
+
+    before: str
+    tests: list[str]
+    entry: str | None
+
+
+def run(data: TestCode, reporter: int, replies: int, requests: int) -> None:
     """Run the tests; report "1", "0" or a description for each assert, and {"done": ...} at the end.
 
-    data: "before" (code that defines helpers), "tests" (sources), "entry" (the function that `check(candidate)` gets,
-    or null). Names that the tests use and do not define are the program's.
+    Names that the tests use and do not define are the program's.
     """
     program = Program(replies, requests)
     record = Record(reporter, program)
     sys.modules["solution"] = Solution(program)
-    names: dict[str, Any] = {"__name__": "tests", _RECORD: record}
+    names: dict[str, object] = {"__name__": "tests", _RECORD: record}
     try:
         _define(data["before"], names)
         trees = [ast.parse(source) for source in data["tests"]]
-        missing = {data["entry"]} - {None} | set().union(*(_used(tree) for tree in trees)) - names.keys()
+        missing: set[str] = set().union(*map(_used, trees)) - names.keys()
+        if data["entry"] is not None:
+            missing.add(data["entry"])
         names.update({name: Proxy(program, name) for name in missing})
         for tree in trees:
             _run_one(tree, names, record)
-        for function, arguments in _functions(names, data["entry"]):
-            _attempt(lambda function=function, arguments=arguments: function(*arguments), record)  # type: ignore[misc]
+        for test in _functions(names, data["entry"]):
+            _attempt(test, record)
     except Gone as error:
         report(reporter, {"gone": str(error)})
     except BaseException as error:  # noqa: BLE001 - the test code itself is broken
@@ -229,7 +241,7 @@ def run(data: dict[str, Any], reporter: int, replies: int, requests: int) -> Non
         report(reporter, {"gone": "the program's process ended"} if program.gone else {"done": True})
 
 
-def _define(before: str, names: dict[str, Any]) -> None:
+def _define(before: str, names: dict[str, object]) -> None:
     """Run code that comes before the tests: helpers, or a prompt whose last function may have no body yet."""
     for source in (before, before + "\n    pass\n"):
         try:
@@ -258,13 +270,13 @@ def _used(tree: ast.Module) -> set[str]:
     return used - own
 
 
-def _run_one(tree: ast.Module, names: dict[str, Any], record: Record) -> None:
+def _run_one(tree: ast.Module, names: dict[str, object], record: Record) -> None:
     counted = ast.fix_missing_locations(_Counted().visit(tree))
     compiled = compile(counted, "<tests>", "exec", dont_inherit=True)
     _attempt(lambda: exec(compiled, names), record)
 
 
-def _attempt(test: Any, record: Record) -> None:
+def _attempt(test: Callable[[], object], record: Record) -> None:
     """An exception outside of an assert is a failed test too; a missing module is none of the program's."""
     try:
         test()
@@ -276,11 +288,12 @@ def _attempt(test: Any, record: Record) -> None:
         record.failed(error)
 
 
-def _functions(names: dict[str, Any], entry: str | None) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+def _functions(names: dict[str, object], entry: str | None) -> Iterator[partial[object]]:
     """The functions of the test code that are to be called: check(candidate), or test_*()."""
-    if entry is not None and callable(names.get("check")):
-        yield names["check"], (names[entry],)
+    check = names.get("check")
+    if entry is not None and callable(check):
+        yield partial(check, names[entry])
         return
     for name, value in list(names.items()):
         if name.startswith("test_") and isinstance(value, types.FunctionType):
-            yield value, ()
+            yield partial(value)

@@ -46,7 +46,7 @@ def confine(plan: Plan, limits: Limits) -> dict[str, str]:
 
 def missing(report: dict[str, str]) -> str:
     """Why a process with these measures is not isolated; empty if it is."""
-    absent = [f"{name} ({said.removeprefix('no: ')})" for name, said in report.items() if said.startswith("no")]
+    absent = [f"{name} ({state.removeprefix('no: ')})" for name, state in report.items() if state.startswith("no")]
     return ", ".join(absent)
 
 

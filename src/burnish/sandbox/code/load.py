@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import types
+from collections.abc import Mapping
 from typing import Any
 
 NAME = "<program>"  # the file name of a program in tracebacks
@@ -32,7 +33,7 @@ def load(code: str, name: str) -> dict[str, Any]:
     return module.__dict__
 
 
-def describe(error: BaseException) -> dict[str, Any]:
+def describe(error: BaseException) -> dict[str, str | int | None]:
     """An error as data: kind ("syntax" or "runtime"), the name of its class, its message, its line in the program."""
     kind = "runtime"
     if isinstance(error, Broken):
@@ -51,7 +52,7 @@ def describe(error: BaseException) -> dict[str, Any]:
     return {"kind": kind, "name": name[:100], "message": message, "line": line}
 
 
-def report(descriptor: int, what: dict[str, Any]) -> None:
+def report(descriptor: int, what: Mapping[str, object]) -> None:
     """Write a line of JSON."""
     data = json.dumps(what).encode() + b"\n"
     while data:

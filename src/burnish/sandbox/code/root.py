@@ -21,8 +21,8 @@ _PACKAGES = ("site-packages", "dist-packages")
 def python_folders() -> list[str]:
     """The folders and files that Python needs to import its standard library."""
     libraries = [f"{sys.base_prefix}/lib", f"{sys.base_prefix}/lib64"]
-    found = [os.path.dirname(os.__file__), *libraries, *_SYSTEM, "/usr/share/zoneinfo"]
-    return [place for place in dict.fromkeys(found) if os.path.exists(place)]
+    places = [os.path.dirname(os.__file__), *libraries, *_SYSTEM, "/usr/share/zoneinfo"]
+    return [place for place in dict.fromkeys(places) if os.path.exists(place)]
 
 
 def devices() -> list[str]:

@@ -7,12 +7,12 @@ import contextlib
 import os
 import sys
 import threading
-from typing import Any
+from collections.abc import Mapping
 
 from burnish.sandbox.code.load import describe, load, report
 
 
-def run(data: dict[str, Any], reporter: int, entered: int, printed: int) -> None:
+def run(data: Mapping[str, str], reporter: int, entered: int, printed: int) -> None:
     """Run the program; report how it ended: {"ended": exit code} or {"error": ...}."""
     os.dup2(entered, 0)
     os.dup2(printed, 1)
@@ -23,15 +23,15 @@ def run(data: dict[str, Any], reporter: int, entered: int, printed: int) -> None
     for name in ("stdin", "stdout"):  # a program that wraps them anew drops the old ones, which would then be closed
         setattr(sys, f"__{name}__", getattr(sys, name))
     sys.argv = ["program.py"]
-    said: dict[str, Any]
+    ending: dict[str, object]
     try:
         load(data["code"], "__main__")
-        said = {"ended": 0}
+        ending = {"ended": 0}
     except SystemExit as stop:
         code = stop.code
-        said = {"ended": code if isinstance(code, int) else 0 if code is None else 1}
+        ending = {"ended": code if isinstance(code, int) else 0 if code is None else 1}
     except BaseException as error:  # noqa: BLE001 - KeyboardInterrupt too
-        said = {"error": describe(error)}
+        ending = {"error": describe(error)}
     try:
         threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as Python does
         atexit._run_exitfuncs()
@@ -39,4 +39,4 @@ def run(data: dict[str, Any], reporter: int, entered: int, printed: int) -> None
             with contextlib.suppress(ValueError):  # the program has closed or detached it
                 stream.flush()
     finally:
-        report(reporter, said)
+        report(reporter, ending)

@@ -207,8 +207,8 @@ def _ctype(code: Any) -> Any:
 def _locked(value: Any, lock: Any) -> Any:
     from multiprocessing.sharedctypes import synchronized
 
-    held: Any = threading.RLock() if lock is True else lock
-    return value if lock is False else synchronized(value, held)
+    guard: Any = threading.RLock() if lock is True else lock
+    return value if lock is False else synchronized(value, guard)
 
 
 class Executor(concurrent.futures.ThreadPoolExecutor):

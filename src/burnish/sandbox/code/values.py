@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import deque
+from collections.abc import Callable, Iterable, Set
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+
+from burnish.util.json_types import Json
 
 KIND, ITEMS = "t", "v"
 LARGEST = 1 << 53  # larger integers are written in hexadecimal, which is read in linear time
@@ -24,7 +26,7 @@ class NotALiteral(ValueError):
     """A value that is no composition of literals."""
 
 
-def encode(value: Any, other: Any = None, depth: int = 0) -> Any:
+def encode(value: object, other: Callable[[object, int], Json] | None = None, depth: int = 0) -> Json:
     """A value as JSON-able data; `other` encodes objects that are no literals, else NotALiteral is raised."""
     if depth > DEEPEST:
         raise NotALiteral(f"nested deeper than {DEEPEST}")
@@ -42,7 +44,7 @@ def encode(value: Any, other: Any = None, depth: int = 0) -> Any:
             items = [encode(item, other, depth + 1) for item in value]
             return items if kind == "list" else {KIND: kind, ITEMS: items}
     if isinstance(value, dict):
-        pairs = [[encode(k, other, depth + 1), encode(v, other, depth + 1)] for k, v in value.items()]
+        pairs: list[Json] = [[encode(k, other, depth + 1), encode(v, other, depth + 1)] for k, v in value.items()]
         return {KIND: "dict", ITEMS: pairs}
     plain_form = _plain_form(value)
     if plain_form is not None:
@@ -52,10 +54,15 @@ def encode(value: Any, other: Any = None, depth: int = 0) -> Any:
     return other(value, depth)
 
 
-_SEQUENCES: dict[str, Any] = {"list": (list, deque), "tuple": tuple, "set": set, "frozenset": frozenset}
+_SEQUENCES: dict[str, tuple[type[list[object] | deque[object] | tuple[object, ...] | Set[object]], ...]] = {
+    "list": (list, deque),
+    "tuple": (tuple,),
+    "set": (set,),
+    "frozenset": (frozenset,),
+}
 
 
-def _plain_form(value: Any) -> Any:
+def _plain_form(value: object) -> Json:
     """Bytes, complex numbers, ranges, decimals and fractions."""
     if isinstance(value, bytes | bytearray):
         return {KIND: "bytes", ITEMS: value.hex()}
@@ -70,7 +77,7 @@ def _plain_form(value: Any) -> Any:
     return None
 
 
-def decode(data: Any, other: Any = None) -> Any:
+def decode(data: Json, other: Callable[[str, Json], object] | None = None) -> object:
     """The value of encoded data; `other` decodes kinds that are not in this file. Raises NotALiteral for bad data."""
     if data is None or isinstance(data, bool | int | float | str):
         return data
@@ -80,40 +87,71 @@ def decode(data: Any, other: Any = None) -> Any:
         raise NotALiteral("not an encoded value")
     kind, items = data[KIND], data[ITEMS]
     try:
-        return _decode_kind(kind, items, other)
+        return _decode_kind(_text(kind), items, other)
     except (TypeError, ValueError, ArithmeticError) as error:
         raise NotALiteral(f"bad {kind!r:.40}: {error}"[:200]) from None
 
 
-def _decode_kind(kind: Any, items: Any, other: Any) -> Any:
+def _decode_kind(kind: str, items: Json, other: Callable[[str, Json], object] | None) -> object:
     if kind == "int":
-        return int(items, 16)
-    if kind in ("tuple", "set", "frozenset"):
-        build = {"tuple": tuple, "set": set, "frozenset": frozenset}[kind]
-        return build(decode(item, other) for item in items)
+        return int(_text(items), 16)
+    if build := _COLLECTIONS.get(kind):
+        return build(decode(item, other) for item in _list(items))
     if kind == "dict":
-        return {decode(key, other): decode(value, other) for key, value in items}
+        pairs = map(_list, _list(items))
+        return {decode(key, other): decode(value, other) for key, value in pairs}
     if kind == "bytes":
-        return bytes.fromhex(items)
+        return bytes.fromhex(_text(items))
     if kind == "complex":
-        return complex(float(items[0]), float(items[1]))
+        real, imaginary = map(_float, _list(items))
+        return complex(real, imaginary)
     if kind == "range":
-        return range(*(decode(item) for item in items))
+        return range(*map(_int, _list(items)))
     if kind == "decimal":
-        if not isinstance(items, str) or len(items) > LONGEST_NUMBER:
+        text = _text(items)
+        if len(text) > LONGEST_NUMBER:
             raise NotALiteral("bad decimal")
-        number = Decimal(items)
+        number = Decimal(text)
         if number.is_finite() and abs(number.adjusted()) > LONGEST_NUMBER:
             raise NotALiteral("the decimal is too large")
         return number
     if kind == "fraction":
-        return Fraction(decode(items[0]), decode(items[1]))
+        numerator, denominator = map(_int, _list(items))
+        return Fraction(numerator, denominator)
     if other is None:
         raise NotALiteral(f"unknown kind {kind!r:.40}")
     return other(kind, items)
 
 
-def matches(expected: Any, data: Any, *, tolerance: float = 0.0, tuples_as_lists: bool = False) -> bool:
+_COLLECTIONS: dict[str, Callable[[Iterable[object]], object]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
+
+
+def _text(value: Json) -> str:
+    if not isinstance(value, str):
+        raise NotALiteral("not a text")
+    return value
+
+
+def _list(value: Json) -> list[Json]:
+    if not isinstance(value, list):
+        raise NotALiteral("not a list")
+    return value
+
+
+def _float(value: Json) -> float:
+    if not isinstance(value, int | float):
+        raise NotALiteral("not a number")
+    return float(value)
+
+
+def _int(value: Json) -> int:
+    whole = decode(value)
+    if not isinstance(whole, int):
+        raise NotALiteral("not a whole number")
+    return whole
+
+
+def matches(expected: object, data: Json, *, tolerance: float = 0.0, tuples_as_lists: bool = False) -> bool:
     """Whether encoded data equals a trusted value, as `==` of Python decides it for literals, but for two values that
     are printed differently: True is not 1, and -0.0 is not 0.0 unless there is a tolerance. 1 is 1.0.
 
@@ -129,7 +167,7 @@ class _Comparison:
     def __init__(self, tolerance: float, tuples_as_lists: bool) -> None:
         self.tolerance, self.tuples_as_lists = tolerance, tuples_as_lists
 
-    def same(self, expected: Any, data: Any) -> bool:
+    def same(self, expected: object, data: Json) -> bool:
         kind, items = _parts(data)
         if isinstance(expected, list | tuple):
             name = "list" if isinstance(expected, list) else "tuple"
@@ -138,29 +176,29 @@ class _Comparison:
         if isinstance(expected, set | frozenset):
             if kind not in ("set", "frozenset") or len(items) != len(expected):
                 return False
-            known, found = {member: member for member in expected}, set()
+            members, matched = {member: member for member in expected}, set()
             for item in items:
                 value = decode(item)
-                if value not in known or not _alike(known[value], value):
+                if value not in members or not _alike(members[value], value):
                     return False
-                found.add(value)
-            return len(found) == len(expected)
+                matched.add(value)
+            return len(matched) == len(expected)
         if isinstance(expected, dict):
             return kind == "dict" and len(items) == len(expected) and self._same_dict(expected, items)
         if kind in ("list", "tuple", "set", "frozenset", "dict"):
             return False
         return self._same_atom(expected, decode(data))
 
-    def _same_dict(self, expected: dict[Any, Any], pairs: Any) -> bool:
-        known, found = {name: name for name in expected}, set()
-        for key, value in pairs:
+    def _same_dict(self, expected: dict[object, object], pairs: list[Json]) -> bool:
+        names, matched = {name: name for name in expected}, set()
+        for key, value in map(_list, pairs):
             name = decode(key)
-            if name not in known or not _alike(known[name], name) or not self.same(expected[name], value):
+            if name not in names or not _alike(names[name], name) or not self.same(expected[name], value):
                 return False
-            found.add(name)
-        return len(found) == len(expected)
+            matched.add(name)
+        return len(matched) == len(expected)
 
-    def _same_atom(self, expected: Any, value: Any) -> bool:
+    def _same_atom(self, expected: object, value: object) -> bool:
         numbers = (int, float, Decimal, Fraction)
         if self.tolerance and isinstance(expected, float | int) and isinstance(value, numbers):
             if isinstance(expected, bool) or isinstance(value, bool):
@@ -169,11 +207,11 @@ class _Comparison:
         return type(value) in _ATOMS and bool(expected == value) and _alike(expected, value)
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _alike(one: object, other: object) -> bool:
     """Whether equal values are of one kind: no bool for a number, no -0.0 for 0.0, in tuples and frozensets too."""
-    if isinstance(one, tuple):
+    if isinstance(one, tuple) and isinstance(other, tuple):
         return all(map(_alike, one, other))
-    if isinstance(one, frozenset):
+    if isinstance(one, frozenset) and isinstance(other, frozenset):
         members = {member: member for member in other}
         return all(_alike(member, members[member]) for member in one)
     if isinstance(one, float | int) and isinstance(other, float | int) and not one:
@@ -184,12 +222,12 @@ def _alike(one: Any, other: Any) -> bool:
 _ATOMS = (type(None), bool, int, float, str, bytes, complex, range, Decimal, Fraction)
 
 
-def _parts(data: Any) -> tuple[str, Any]:
-    """The kind of encoded data and its items."""
+def _parts(data: Json) -> tuple[str, list[Json]]:
+    """The kind of encoded data and its items; an atom has none."""
     if isinstance(data, list):
         return "list", data
     if isinstance(data, dict):
         kind, items = data.get(KIND), data.get(ITEMS)
-        if kind in ("tuple", "set", "frozenset", "dict") and isinstance(items, list):
+        if isinstance(kind, str) and kind in ("tuple", "set", "frozenset", "dict") and isinstance(items, list):
             return kind, items
-    return "atom", data
+    return "atom", []

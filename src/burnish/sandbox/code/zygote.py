@@ -17,9 +17,10 @@ import signal
 import socket
 import sys
 import tempfile
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import ModuleType
-from typing import Any
+from typing import Any, TypedDict
 
 from burnish.sandbox.code import kernel, namespaces, root
 from burnish.sandbox.code.child import CHANNELS, forget_ourselves, preload, start
@@ -100,9 +101,23 @@ def _probe(plan: Plan, limits: Limits) -> dict[str, str]:
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as lines:
-        said = lines.read()
+        measures = lines.read()
     os.waitpid(pid, 0)
-    return dict(json.loads(said)) if said else {"limits": "no: a process with these limits died"}
+    return dict(json.loads(measures)) if measures else {"limits": "no: a process with these limits died"}
+
+
+class ChildRequest(TypedDict):
+    """A process to start."""
+
+    role: str
+
+
+class Request(TypedDict, total=False):
+    """A line from the box: processes to start with these limits, or an order to kill."""
+
+    children: list[ChildRequest]
+    limits: dict[str, Any]
+    kill: bool
 
 
 class Zygote:
@@ -125,7 +140,7 @@ class Zygote:
             if "children" in request:
                 self._run(request)
 
-    def _run(self, request: dict[str, Any]) -> None:
+    def _run(self, request: Request) -> None:
         limits = Limits(**request["limits"])
         pids: list[int] = []
         for child in request["children"]:
@@ -173,11 +188,11 @@ class Zygote:
     def _reap(self, pids: list[int], ended: dict[int, list[float]]) -> None:
         for pid in pids:
             if pid not in ended:
-                found, status, used = os.wait4(pid, os.WNOHANG)
-                if found:
+                has_ended, status, used = os.wait4(pid, os.WNOHANG)
+                if has_ended:
                     ended[pid] = [status, used.ru_utime + used.ru_stime, used.ru_maxrss]
 
-    def _receive(self) -> dict[str, Any]:
+    def _receive(self) -> Request:
         """The next request, with its descriptors; ends this process if the run is gone."""
         while b"\n" not in self.unread:
             piece, descriptors, _, _ = socket.recv_fds(self.control, 1 << 16, _MOST_DESCRIPTORS)
@@ -186,16 +201,17 @@ class Zygote:
             self.unread += piece
             self.descriptors += descriptors
         line, _, self.unread = self.unread.partition(b"\n")
-        return dict(json.loads(line))
+        request: Request = json.loads(line)
+        return request
 
 
-def _kill(pids: Any) -> None:
+def _kill(pids: Iterable[int]) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
-def _send(control: socket.socket, what: dict[str, Any]) -> None:
+def _send(control: socket.socket, what: Mapping[str, object]) -> None:
     control.sendall(json.dumps(what).encode() + b"\n")
 
 

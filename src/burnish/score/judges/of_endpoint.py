@@ -79,17 +79,17 @@ class EndpointJudge:
         step.notes.count("judge_calls", len(missing))
 
         def answered(number: int, reply: Reply) -> None:
-            if reply.found is not None and (taken := read(reply.found)) is not None:
+            if reply.response is not None and (taken := read(reply.response)) is not None:
                 self.cache.put(missing[number], taken)
 
         replies = self.endpoint.ask([bodies[key] for key in missing], answered)
-        if missing and not found and all(reply.found is None for reply in replies):
+        if missing and not found and all(reply.response is None for reply in replies):
             raise ScoringStops(
                 f"the judge {self.name} answered none of {len(missing)} questions: {replies[0].why}; start it or "
                 "correct its address, and use --resume"
             )
         for key, reply in zip(missing, replies, strict=True):
-            taken = None if reply.found is None else read(reply.found)
+            taken = None if reply.response is None else read(reply.response)
             found[key] = taken or {"why": reply.why or "the judge's answer has no text"}
         return found
 

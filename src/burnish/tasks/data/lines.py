@@ -138,7 +138,7 @@ def open_bytes(path: Path) -> IO[bytes]:
     """A file that can be read at any offset, unpacked if its name says that it is compressed."""
     opener = OPENERS.get(path.suffix.lower())
     if opener is None:
-        return io.FileIO(os.open(path, os.O_RDONLY))  # type: ignore[return-value]  # unbuffered: rows are read whole
+        return io.FileIO(os.open(path, os.O_RDONLY))
     file = _temporary()
     with opener(path) as packed:
         while chunk := packed.read(CHUNK):
@@ -161,4 +161,4 @@ def _zstandard(path: Path) -> Any:
 
 
 def _temporary() -> IO[bytes]:
-    return tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # type: ignore[return-value]
+    return tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)

@@ -51,10 +51,10 @@ def program_of(reply: str, entry: str | None = None, prompt: str = "") -> Progra
     entry, prompt: a function that the prompt begins, as in HumanEval. A reply that defines it gets what comes before
     it in the prompt (imports, helpers); a reply that does not is its body.
     """
-    found = _block(reply)
-    if found is None:
+    block = _block(reply)
+    if block is None:
         return None
-    own, start, fenced = found
+    own, start, fenced = block
     begun = _definition(prompt, entry)
     if begun is None or entry is None:
         return Program(own, start, 0, own) if own.strip() else None
@@ -89,9 +89,9 @@ def _definition(text: str, entry: str | None) -> re.Match[str] | None:
 
 def _body(text: str) -> str:
     """The lines of a function's body, up to the first that is not indented."""
-    kept: list[str] = []
+    body: list[str] = []
     for line in text.splitlines(keepends=True):
         if line.strip() and not line[0].isspace():
             break
-        kept.append(line)
-    return "".join(kept)
+        body.append(line)
+    return "".join(body)

@@ -6,11 +6,11 @@ import json
 import os
 import re
 import signal
-from typing import Any
 
 from burnish.sandbox.code.box import Box, Child, Ran, Run
 from burnish.sandbox.code.limits import Limits
 from burnish.sandbox.code.values import encode, matches
+from burnish.util.json_types import Json
 from burnish.verifiers.code.extract import LONGEST, Program, program_of
 from burnish.verifiers.code.outcome import WORST, Class, Outcome
 from burnish.verifiers.code.tests import Asserts, Call, Calls, Expression, Scripts, Tests
@@ -36,18 +36,18 @@ def grade(box: Box, tests: Tests, reply: str, limits: Limits) -> Outcome:
 
 def _graded_expression(box: Box, tests: Expression, reply: str, limits: Limits) -> Outcome:
     """Run the expression; its numbers are checked in its text."""
-    said = final_answer(reply)
-    if not said or not _ARITHMETIC.fullmatch(said):
+    expression = final_answer(reply)
+    if not expression or not _ARITHMETIC.fullmatch(expression):
         return Outcome(Class.NO_CODE, 0, 1, "the answer is not an expression of numbers, + - * / and brackets")
-    start = reply.rfind(said)
-    program = Program(f"def f():\n    return (\n{said}\n)", start, 2, said)
+    start = reply.rfind(expression)
+    program = Program(f"def f():\n    return (\n{expression}\n)", start, 2, expression)
     calls = Calls((Call("f", (), tests.value),))
-    found = _graded_calls(box, calls, program, limits)
-    used = sorted(map(int, re.findall(r"\d+", said)))
-    if found.correct and used != sorted(tests.numbers):
+    outcome = _graded_calls(box, calls, program, limits)
+    used = sorted(map(int, re.findall(r"\d+", expression)))
+    if outcome.correct and used != sorted(tests.numbers):
         wrong = f"it uses {used}, but each of {sorted(tests.numbers)} must be used exactly once"
         return Outcome(Class.WRONG, 0, 1, wrong)
-    return found
+    return outcome
 
 
 class _Tally:
@@ -66,7 +66,7 @@ class _Tally:
         self.tested += 1
         self.marks.append(True)
 
-    def add(self, kind: Class, reason: str, error: Any = None) -> None:
+    def add(self, kind: Class, reason: str, error: object = None) -> None:
         """A failed test. error: what the program's process said about it (load.describe), not to be trusted."""
         self.tested += 1
         self.marks.append(False)
@@ -104,7 +104,7 @@ def _graded_calls(box: Box, tests: Calls, program: Program, limits: Limits) -> O
     return tally.outcome()
 
 
-def _encoded(call: Call) -> list[Any]:
+def _encoded(call: Call) -> list[object]:
     return [call.function, [encode(one) for one in call.arguments], {k: encode(v) for k, v in call.named.items()}]
 
 
@@ -112,7 +112,7 @@ def _shown(call: Call) -> str:
     return f"{call.function}({', '.join(f'{one!r:.60}' for one in call.arguments)})"
 
 
-def _shown_value(data: Any) -> str:
+def _shown_value(data: object) -> str:
     try:
         return json.dumps(data)[:100]
     except (ValueError, RecursionError):
@@ -189,18 +189,18 @@ def _normal(text: str) -> list[str]:
     return [line.rstrip() for line in text.rstrip().split("\n")]
 
 
-def _add_error(tally: _Tally, error: Any, before: str = "") -> None:
+def _add_error(tally: _Tally, error: object, before: str = "") -> None:
     """A failed test by what the program's process said of its error."""
-    said = error if isinstance(error, dict) else {}
+    report = error if isinstance(error, dict) else {}
     kind, name, message = (
-        text if isinstance(text := said.get(key), str) else "" for key in ("kind", "name", "message")
+        text if isinstance(text := report.get(key), str) else "" for key in ("kind", "name", "message")
     )
-    line = _line(said, tally.program)
+    line = _line(report, tally.program)
     where = "" if line is None else f" (line {line})"
-    tally.add(_KINDS.get(kind, Class.RUNTIME), f"{before}{name[:100]}: {message[:300]}{where}", said)
+    tally.add(_KINDS.get(kind, Class.RUNTIME), f"{before}{name[:100]}: {message[:300]}{where}", report)
 
 
-def _line(error: Any, program: Program) -> int | None:
+def _line(error: object, program: Program) -> int | None:
     """The line in the reply's part of the program that an error names."""
     line = error.get("line") if isinstance(error, dict) else None
     return line - program.above if type(line) is int and 0 < line - program.above <= LONGEST else None
@@ -223,17 +223,17 @@ def _add_end(tally: _Tally, run: Run, ran: Ran, limits: Limits) -> None:
         tally.add(Class.RUNTIME, "its process ended before all tests were done")
 
 
-def reported(report: bytes) -> list[dict[str, Any]]:
+def reported(report: bytes) -> list[dict[str, Json]]:
     """The lines of a report that are objects; "1" stands for a passed test, "0" for a failed one."""
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Json]] = []
     for line in report.split(b"\n"):
         if line in (b"1", b"0"):
-            found.append({"passed": True} if line == b"1" else {"wrong": ""})
+            entries.append({"passed": True} if line == b"1" else {"wrong": ""})
             continue
         try:
             data = json.loads(line)
         except (ValueError, RecursionError):
             continue
         if isinstance(data, dict):
-            found.append(data)
-    return found
+            entries.append(data)
+    return entries

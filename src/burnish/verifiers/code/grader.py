@@ -90,14 +90,14 @@ class CodeGrader:
         for _ in range(2):  # a zygote that died may have been killed by something else
             box = self._take()
             try:
-                found = grade(box, problem.tests, reply, limits)
+                outcome = grade(box, problem.tests, reply, limits)
             except (OSError, EOFError):
                 box.end()
                 continue
             finally:
                 self._give(box)
             if not box.ended:
-                return replace(found, canary=problem.canary)
+                return replace(outcome, canary=problem.canary)
         why = "the process that runs code died on this reply"
         return Outcome(Class.RUNTIME, 0, 0, why, failed=True, canary=problem.canary)
 

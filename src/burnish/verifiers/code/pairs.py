@@ -12,9 +12,9 @@ def share_pairs(shares: Sequence[float], high: float = 0.8, gap: float = 0.4) ->
 
     gap = 0 and high = 0 give all ordered pairs of programs that pass something.
     """
-    found = []
+    pairs = []
     for i, chosen in enumerate(shares):
         for j, rejected in enumerate(shares):
             if i != j and chosen >= high - _ROUNDING and chosen - rejected >= gap - _ROUNDING and rejected > 0:
-                found.append((i, j))
-    return found
+                pairs.append((i, j))
+    return pairs

@@ -14,10 +14,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from burnish.sandbox.code.box import Box, Child
 from burnish.sandbox.code.limits import Limits
+from burnish.util.json_types import Json
 from burnish.verifiers.code.grade import grade, reported
 from burnish.verifiers.code.tests import Asserts, Calls, Scripts, Tests
 
@@ -90,16 +90,16 @@ def _judged(
     box: Box, judge: str, entered: str, outputs: Sequence[str | None], agree: int, limits: Limits
 ) -> str | None:
     """The first output, if the judge accepts those of at least `agree` programs beside it, itself included."""
-    found = [output for output in outputs if output is not None]
-    if not found:
+    printed = [output for output in outputs if output is not None]
+    if not printed:
         return None
-    values = _values(box, judge, [["judge", [entered, found[0], one], {}] for one in found], limits)
-    return found[0] if sum(value is True for value in values) >= agree else None
+    values = _values(box, judge, [["judge", [entered, printed[0], one], {}] for one in printed], limits)
+    return printed[0] if sum(value is True for value in values) >= agree else None
 
 
 def _inputs(box: Box, recipe: Recipe, limits: Limits, made: Made) -> list[tuple[str, str]]:
     """(kind, input) of all sources, without repetitions."""
-    found = [("direct", text) for text in recipe.direct[:DIRECT]]
+    inputs = [("direct", text) for text in recipe.direct[:DIRECT]]
     for kind, sources in (("generated", recipe.generators), ("hack", recipe.hacks)):
         names = [(source, name) for source in sources for name in _FUNCTION.findall(source)]
         count = ONE_FUNCTION if kind == "generated" and len(names) == 1 else PER_FUNCTION
@@ -107,11 +107,11 @@ def _inputs(box: Box, recipe: Recipe, limits: Limits, made: Made) -> list[tuple[
             values = _values(box, source, [[name, [], {}]] * count, limits)
             texts = [value for value in values if isinstance(value, str)]
             made.dropped["generator failed"] += count - len(texts)
-            found += [(kind, text) for text in texts]
+            inputs += [(kind, text) for text in texts]
     unique: dict[str, str] = {}
-    for kind, text in found:
+    for kind, text in inputs:
         unique.setdefault(text, kind)
-    made.dropped["repeated"] += len(found) - len(unique)
+    made.dropped["repeated"] += len(inputs) - len(unique)
     return [(kind, text) for text, kind in unique.items()]
 
 
@@ -122,7 +122,7 @@ def _validated(box: Box, validator: str, inputs: list[str], limits: Limits) -> l
     return [value is True for value in values]
 
 
-def _values(box: Box, source: str, calls: list[list[Any]], limits: Limits) -> list[Any]:
+def _values(box: Box, source: str, calls: list[list[object]], limits: Limits) -> list[Json]:
     """The encoded value of each call; None where it failed."""
     run = box.run([Child("calls", {"code": source, "calls": calls})], limits)
     lines = reported(run.children[0].report)[1:]
@@ -132,21 +132,21 @@ def _values(box: Box, source: str, calls: list[list[Any]], limits: Limits) -> li
 
 def _outputs(box: Box, oracles: Sequence[str], entered: str, limits: Limits) -> list[str | None]:
     """What each right program prints for an input; None where it failed or took too long."""
-    found: list[str | None] = []
+    outputs: list[str | None] = []
     for code in oracles:
         run = box.run([Child("program", {"code": code}, entered)], limits)
         end = reported(run.children[0].report)[-1:]
         fine = not run.late and not run.much and bool(end) and end[0].get("ended") == 0
-        found.append(run.children[0].printed.decode("utf-8", "replace").rstrip() + "\n" if fine else None)
-    return found
+        outputs.append(run.children[0].printed.decode("utf-8", "replace").rstrip() + "\n" if fine else None)
+    return outputs
 
 
 def passed_by(box: Box, tests: Tests, reference: str, limits: Limits) -> Tests | None:
     """AceCoder: the tests that a reference solution passes; None if fewer than FEWEST are left."""
-    kept = [one for one in single_tests(tests) if grade(box, one, _block(reference), limits).correct]
-    if len(kept) < FEWEST:
+    passed = [one for one in single_tests(tests) if grade(box, one, _block(reference), limits).correct]
+    if len(passed) < FEWEST:
         return None
-    return joined_tests(tests, kept)
+    return joined_tests(tests, passed)
 
 
 def single_tests(tests: Tests) -> list[Tests]:
@@ -160,14 +160,14 @@ def single_tests(tests: Tests) -> list[Tests]:
     return [tests]
 
 
-def joined_tests(like: Tests, parts: Sequence[Any]) -> Tests:
+def joined_tests(like: Tests, parts: Sequence[Tests]) -> Tests:
     """The tests of several parts together."""
     if isinstance(like, Calls):
-        return replace(like, calls=tuple(call for part in parts for call in part.calls))
+        return replace(like, calls=tuple(call for part in parts if isinstance(part, Calls) for call in part.calls))
     if isinstance(like, Scripts):
-        return replace(like, cases=tuple(case for part in parts for case in part.cases))
+        return replace(like, cases=tuple(case for part in parts if isinstance(part, Scripts) for case in part.cases))
     if isinstance(like, Asserts):
-        return replace(like, tests=tuple(test for part in parts for test in part.tests))
+        return replace(like, tests=tuple(test for part in parts if isinstance(part, Asserts) for test in part.tests))
     return like
 
 

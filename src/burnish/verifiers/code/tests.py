@@ -16,9 +16,9 @@ class Call:
     """A call of a function of the program, with the value that it should have."""
 
     function: str
-    arguments: tuple[Any, ...]
-    expected: Any
-    named: Mapping[str, Any] = field(default_factory=dict)
+    arguments: tuple[object, ...]
+    expected: object
+    named: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ class Scripts:
 class Expression:
     """The reply's final answer is an expression with each of these numbers once, which has this value."""
 
-    numbers: tuple[int, ...]
-    value: int
+    numbers: tuple[float, ...]
+    value: float
 
 
 Tests = Calls | Asserts | Scripts | Expression
 
 
-def read_tests(given: Mapping[str, Any], prompt: str, where: str) -> Tests | None:
+def read_tests(given: Mapping[str, object], prompt: str, where: str) -> Tests | None:
     """The tests among the columns of a row; None if it has none. Raises ValueError for tests that cannot be read.
 
     calls + entry_point       a list of {"args": [...], "expected": ...}, with "function" and "kwargs" if need be
@@ -88,42 +88,43 @@ def read_tests(given: Mapping[str, Any], prompt: str, where: str) -> Tests | Non
         return _verl(truth, given, where)
     entry = _text(given.get("entry_point") or given.get("fn_name"))
     if given.get("calls"):
-        return Calls(tuple(_call(one, entry, where) for one in _json(given["calls"])), entry=entry, prompt=prompt)
+        calls = _list(given["calls"], "calls", where)
+        return Calls(tuple(_call(one, entry, where) for one in calls), entry=entry, prompt=prompt)
     if asserts := given.get("test_list") or _assert_cases(given):
-        before = [given.get("test_setup_code"), *(given.get("test_imports") or [])]
-        tests = [str(test) for test in _json(asserts)]
+        before = [given.get("test_setup_code"), *_list(given.get("test_imports") or [], "test_imports", where)]
+        tests = [str(test) for test in _list(asserts, "test_list", where)]
         return Asserts(tuple(tests), "\n".join(str(code) for code in before if code), entry, prompt)
     if given.get("test") and isinstance(given["test"], str):
         return Asserts((given["test"],), prompt if entry and f"def {entry}" in prompt else "", entry, prompt)
     if given.get("cases"):
-        return Calls(tuple(Call("f", (x,), value) for x, value in given["cases"]), entry="f")
-    if given.get("numbers") and given.get("value") is not None:
-        return Expression(tuple(given["numbers"]), given["value"])
+        return Calls(tuple(Call("f", (x,), value) for x, value in _list(given["cases"], "cases", where)), entry="f")
+    if given.get("numbers") and isinstance(value := given.get("value"), int | float):
+        return Expression(tuple(_list(given["numbers"], "numbers", where)), value)
     pairs = _json(given["input_output"]) if given.get("input_output") else _listed_pairs(given) or given
     if isinstance(pairs, Mapping) and pairs.get("inputs") is not None and pairs.get("outputs") is not None:
-        found = _pairs(_json(pairs["inputs"]), _json(pairs["outputs"]), _text(pairs.get("fn_name")) or entry, where)
+        parsed = _pairs(_json(pairs["inputs"]), _json(pairs["outputs"]), _text(pairs.get("fn_name")) or entry, where)
         judge = _text(given.get("judge")) or ""
-        return replace(found, judge=judge) if isinstance(found, Scripts) and "def judge(" in judge else found
+        return replace(parsed, judge=judge) if isinstance(parsed, Scripts) and "def judge(" in judge else parsed
     return None
 
 
 _OF_PROGRAMS = ({"functional"}, {"inputs", "outputs"})
 
 
-def ground_truth(given: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def ground_truth(given: Mapping[str, object]) -> Mapping[str, object] | None:
     """The tests in a row's `reward_model`, or in the JSON that is its answer, as verl's rows of code have them."""
     told = given.get("reward_model")
     truth = told.get("ground_truth") if isinstance(told, Mapping) else None
     for value in (truth, given.get("answer"), given.get("ground_truth")):
         if isinstance(value, str) and value.lstrip()[:1] != "{":
             continue
-        found = _json(value)
-        if isinstance(found, Mapping) and any(names <= found.keys() for names in _OF_PROGRAMS):
-            return found
+        tests = _json(value)
+        if isinstance(tests, Mapping) and any(names <= tests.keys() for names in _OF_PROGRAMS):
+            return tests
     return None
 
 
-def _verl(truth: Mapping[str, Any], given: Mapping[str, Any], where: str) -> Tests:
+def _verl(truth: Mapping[str, object], given: Mapping[str, object], where: str) -> Tests:
     if "functional" not in truth:
         return _pairs(_json(truth["inputs"]), _json(truth["outputs"]), _text(truth.get("fn_name")), where)
     extra = given.get("extra_info")
@@ -131,7 +132,7 @@ def _verl(truth: Mapping[str, Any], given: Mapping[str, Any], where: str) -> Tes
     return Asserts((str(truth["functional"]),), before=prefix or "", header=prefix or "")
 
 
-def _listed_pairs(given: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _listed_pairs(given: Mapping[str, object]) -> Mapping[str, object] | None:
     """`test_cases` as inputs and outputs: one object of both, or a list of {"input", "output"}."""
     cases = _json(given["test_cases"]) if given.get("test_cases") else None
     if (
@@ -143,7 +144,7 @@ def _listed_pairs(given: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return cases if isinstance(cases, Mapping) else None
 
 
-def _assert_cases(given: Mapping[str, Any]) -> Any:
+def _assert_cases(given: Mapping[str, object]) -> object:
     """AceCode's `test_cases`: a list of asserts."""
     cases = _json(given["test_cases"]) if given.get("test_cases") else None
     return cases if isinstance(cases, list) and all(isinstance(one, str) for one in cases) else None
@@ -156,12 +157,12 @@ def names_tests(columns: Set[str]) -> bool:
     return columns >= {"test", "entry_point"} or columns >= {"inputs", "outputs"}
 
 
-def has_tests(given: Mapping[str, Any]) -> bool:
+def has_tests(given: Mapping[str, object]) -> bool:
     """Whether a row has tests, without reading them."""
     return names_tests({name for name, value in given.items() if value}) or ground_truth(given) is not None
 
 
-def _pairs(inputs: Any, outputs: Any, function: str | None, where: str) -> Tests:
+def _pairs(inputs: object, outputs: object, function: str | None, where: str) -> Tests:
     if isinstance(inputs, str) or isinstance(outputs, str):
         inputs, outputs = [inputs], [outputs]
     if not isinstance(inputs, Sequence) or not isinstance(outputs, Sequence) or len(inputs) != len(outputs):
@@ -177,7 +178,7 @@ def _pairs(inputs: Any, outputs: Any, function: str | None, where: str) -> Tests
     return Calls(tuple(calls), from_json=True, entry=function)
 
 
-def _call(one: Any, entry: str | None, where: str) -> Call:
+def _call(one: object, entry: str | None, where: str) -> Call:
     if not isinstance(one, Mapping) or "expected" not in one:
         raise ValueError(f'{where}: a call is {{"args": [...], "expected": ...}}, not {one!r:.80}')
     function = one.get("function") or entry
@@ -186,12 +187,19 @@ def _call(one: Any, entry: str | None, where: str) -> Call:
     return Call(str(function), tuple(one.get("args", ())), one["expected"], dict(one.get("kwargs") or {}))
 
 
-def _joined(value: Any) -> str:
+def _list(value: object, name: str, where: str) -> Sequence[Any]:
+    given = _json(value)
+    if not isinstance(given, Sequence):
+        raise ValueError(f"{where}: `{name}` must be a list, not {given!r:.80}")
+    return given
+
+
+def _joined(value: object) -> str:
     """Lines may come as a list."""
     return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _json(value: Any) -> Any:
+def _json(value: object) -> object:
     if isinstance(value, str):
         try:
             return json.loads(value)
@@ -200,5 +208,5 @@ def _json(value: Any) -> Any:
     return value
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return str(value) if value else None
