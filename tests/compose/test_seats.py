@@ -15,14 +15,14 @@ from burnish.core.loop import loop
 from burnish.core.method import Method, frozen, roles
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group
+from burnish.envs.games.deal import Bargain, Haggling
+from burnish.envs.games.nim import Heap, Taking
+from burnish.envs.games.questions import Items, Questions
 from burnish.envs.protocol import Outcome
 from burnish.evals.evaluate import evaluate
 from burnish.methods.table import find
 from burnish.rollout.play import _shared, play
 from burnish.tasks.environment import EnvSource
-from burnish.tasks.games.deal import Bargain, Haggling
-from burnish.tasks.games.nim import Heap, Taking
-from burnish.tasks.games.questions import Items, Questions
 from burnish.tasks.source import Source
 from burnish.tasks.table import source
 from burnish.tasks.task_set import with_opponent

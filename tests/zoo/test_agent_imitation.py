@@ -301,8 +301,8 @@ def test_an_experts_games_are_learned(name: str, tmp_path: Path) -> None:
     """Binary search as the expert: the model plays the game better afterwards."""
     from burnish import train
     from burnish.core.seeds import rng
+    from burnish.envs.guess import Guess
     from burnish.store.reader import open_store
-    from burnish.tasks.guess import Guess
 
     games, file = Guess(1), tmp_path / "games.jsonl"
     rows = [games.transcript(games.problem("train", i), rng("expert", i), 1.0) for i in range(300)]

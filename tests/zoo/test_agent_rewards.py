@@ -16,11 +16,11 @@ from burnish.core.loop import loop
 from burnish.core.step import Step
 from burnish.core.task import Verdict
 from burnish.core.types import Clock, Group, Task, Trace, Turn
+from burnish.envs.hops import Question, retrieve
+from burnish.envs.search import Searching, read_step
 from burnish.methods.policy import grpo
 from burnish.reward_functions.resolve import read_rewards
-from burnish.tasks.hops import Question, retrieve
 from burnish.tasks.passages import with_distractors
-from burnish.tasks.search import Searching, read_step
 from burnish.tasks.table import source
 from burnish.tasks.task_set import limited, rewarded
 from burnish.verifiers.checks import BadRow

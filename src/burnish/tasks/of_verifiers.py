@@ -14,9 +14,9 @@ from itertools import islice
 from typing import Any
 
 from burnish.core.messages import Message
-from burnish.core.task import Task, Verdict
-from burnish.tasks.family import in_split
-from burnish.tasks.source import NoVerifier, Source
+from burnish.core.splits import in_split
+from burnish.core.task import NoVerifier, Task, Verdict
+from burnish.tasks.source import Source
 from burnish.tasks.task_set import with_agent
 from burnish.tasks.verifiers_tools import ToolsetSource
 from burnish.tasks.verifiers_trace import VerifiersTrace, library

@@ -7,10 +7,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
-from burnish.core.task import MADE_FROM, Task, Verdict
+from burnish.core.task import MADE_FROM, NoVerifier, Task, Verdict
 from burnish.reward_functions.grader_pool import Graders
 from burnish.reward_functions.reward import Found, Reward
-from burnish.tasks.source import EagerScoring, NoVerifier, Scoring, Source
+from burnish.tasks.source import EagerScoring, Scoring, Source
 from burnish.util.failures import said
 from burnish.verifiers.code.verifier import CodeVerifier
 from burnish.verifiers.verifier import SECONDS, Verifier, verifier

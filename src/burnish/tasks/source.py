@@ -8,12 +8,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from burnish.core.task import Task, Verdict
 
-SPLITS = ("train", "heldout")
-
-
-class NoVerifier(ValueError):
-    """Raised by a source without a verifier; the message says what to pass instead."""
-
 
 class Source(Protocol):
     """A family of tasks.

@@ -16,7 +16,7 @@ from burnish.core import randomness
 from burnish.core.parts import Part
 from burnish.core.seeds import key_of
 from burnish.core.step import Step
-from burnish.core.task import Task, Verdict
+from burnish.core.task import NoVerifier, Task, Verdict
 from burnish.core.types import Group
 from burnish.judges import read, templates, vote
 from burnish.judges.question import Template, question
@@ -28,7 +28,7 @@ from burnish.score.judges.asked import Item, by_group, items_of, note_unread
 from burnish.score.judges.judge import Judge
 from burnish.score.judges.of_model import ModelJudge
 from burnish.tasks.judged import RankedReplies, has_preferences
-from burnish.tasks.source import NoVerifier, Source
+from burnish.tasks.source import Source
 from burnish.tasks.task_set import MadeTasks
 
 URPO = Paper("urpo", "2507.17515", "URPO: A Unified Reward & Policy Optimization Framework for Large Language Models")
