@@ -4,7 +4,7 @@ Games of 6 or 7 numbers in 3 guesses. A helper learns in which states a stronger
 all games are pooled (--pool all), so each is met often.
 """
 
-from burnish.tasks.guess import Game, Guess
+from burnish.envs.guess import Game, Guess
 
 GAMES = Guess(level=1)
 

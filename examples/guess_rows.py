@@ -4,7 +4,7 @@
 guesses: most groups of the embedded model fail as a whole there.
 """
 
-from burnish.tasks.guess import Game, Guess
+from burnish.envs.guess import Game, Guess
 
 
 class Games:

@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from burnish.tasks.guess import Guess
+from burnish.envs.guess import Guess
 
 
 def main(file: str, number: int = 300) -> None:

@@ -11,7 +11,7 @@ import random
 import sys
 from pathlib import Path
 
-from burnish.tasks.guess import Game, Guess
+from burnish.envs.guess import Game, Guess
 
 
 def played(game: Game, dice: random.Random) -> list[dict[str, str]]:

@@ -23,9 +23,9 @@ from typing import Any
 from burnish.core.task import Task
 from burnish.tasks.data import Dataset
 from burnish.tasks.gym import PREFIX, ReasoningGym, names
-from burnish.tasks.limited import Limited, sandboxed
 from burnish.tasks.source import Source
 from burnish.tasks.table import BUILTIN, source
+from burnish.tasks.task_set import limited, sandboxed
 from burnish.verifiers.checks import make
 from burnish.verifiers.final_answer import final_answer
 from burnish.verifiers.verifier import verifier
@@ -238,7 +238,7 @@ def go(
         every = list(targets([n for n in names() if n not in UNMADE] if gyms is None else gyms, Path(folder)))
         each = -(-count // len(every))
         for target in every:
-            limited = Limited(target, seconds)
+            stopped = limited(target, seconds)
             tasks = [target.task("train", i) for i in range(4)]
             stream = attacks(rng, canary, str(tasks[0].given.get("answer", "1")))
             replies = (first_attacks(canary) + [next(stream) for _ in range(each)])[: max(each, 9)]
@@ -247,7 +247,7 @@ def go(
                 final_answer(reply, str(task.given.get("answer", "")))
                 longest_reading = max(longest_reading, time.process_time() - start)
                 start = time.monotonic()
-                verdict = limited.verify(task, reply)
+                verdict = stopped.verify(task, reply)
                 took = time.monotonic() - start
                 slowest = max(slowest, took)
                 found["replies"] += 1
@@ -258,7 +258,7 @@ def go(
                     ran.append([target.name, reply[:80]])
                     canary.unlink()
             bare += _without_sandbox(target, tasks, canary)
-            if not _still_works(limited, tasks):
+            if not _still_works(stopped, tasks):
                 spoilt.append(target.name)
             say(f"{target.name}: {found['replies']} replies, {dict(found)}, {len(ran)} ran code, {len(hung)} hung")
         left = [place.name for place in Path(folder).iterdir() if place.name != "answers.jsonl"]
@@ -303,12 +303,12 @@ def _kind(reason: str) -> str:
     return "time" if "had not answered" in reason else "memory" if "memory" in reason else "died"
 
 
-def _still_works(limited: Limited, tasks: list[Task]) -> bool:
+def _still_works(source: Source, tasks: list[Task]) -> bool:
     """Whether a right reply is still right after all that."""
     right = next((task for task in tasks if "demo" in task.given or "answer" in task.given), None)
-    if right is None or limited.name == "guess":
+    if right is None or source.name == "guess":
         return True
-    verdict = limited.verify(right, str(right.given.get("demo", right.given.get("answer"))))
+    verdict = source.verify(right, str(right.given.get("demo", right.given.get("answer"))))
     return verdict.correct
 
 

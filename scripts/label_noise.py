@@ -19,7 +19,7 @@ from typing import Any
 from preference_rigs import PAIRS, RIGHT, Rig, Size, drawn, flags, make_pairs, measured, sized, table
 
 from burnish.tasks.data import Dataset
-from burnish.tasks.flipped import Flipped
+from burnish.tasks.flipped import flipped
 
 ROOT = Path(__file__).parent.parent
 OUT, SVG = ROOT / "benchmarks" / "results" / "label_noise.json", ROOT / "docs" / "label-noise.svg"
@@ -35,7 +35,7 @@ def options(method: str, condition: str) -> dict[str, Any]:
 
 def rig(file: Path) -> Rig:
     data = Dataset(str(file), heldout=0.4)
-    sources = {name: Flipped(data, share) for name, share in FLIPS.items()}
+    sources = {name: flipped(data, share) for name, share in FLIPS.items()}
     tasks = [data.task("train", i) for i in range(data.size("train"))]
     wrong = {name: round(sum(map(source.is_flipped, tasks)) / len(tasks), 4) for name, source in sources.items()}
     about = {"train": data.size("train"), "heldout": data.size("heldout"), "wrong": wrong}

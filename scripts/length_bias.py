@@ -31,7 +31,7 @@ from preference_rigs import (
     table,
 )
 
-from burnish.tasks.flipped import Flipped
+from burnish.tasks.flipped import flipped
 
 ROOT = Path(__file__).parent.parent
 OUT, SVG = ROOT / "benchmarks" / "results" / "length_bias.json", ROOT / "docs" / "length-bias.svg"
@@ -52,7 +52,7 @@ def longest_and_shortest(row: dict[str, Any]) -> dict[str, Any] | None:
 def rig(file: Path) -> Rig:
     pairs = [longest_and_shortest(json.loads(line)) for line in file.read_text().splitlines()]
     data = dataset([pair for pair in pairs if pair], "longer and shorter right replies", 0.02)
-    sources = {name: Flipped(data, 1 - share) for name, share in LONGER.items()}
+    sources = {name: flipped(data, 1 - share) for name, share in LONGER.items()}
     return Rig("path", METHODS, sources, about={"train": data.size("train")})
 
 

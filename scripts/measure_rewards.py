@@ -21,8 +21,8 @@ from burnish.methods.table import find
 from burnish.models.build import build
 from burnish.models.known_models import resolve
 from burnish.run.pipeline import loop_as_set
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 
 STEPS = 4  # the first of them is not counted
 
@@ -61,7 +61,7 @@ def measured(workers: int, wait: float) -> dict[str, Any]:
         time.sleep(wait * len(completions))
         return [float(right in text) for text, right in zip(completions, answer, strict=True)]
 
-    built = find("grpo").build(Rewarded(task, waits, workers=workers))
+    built = find("grpo").build(rewarded(task, waits, workers=workers))
     settings = Settings(prompts=8, max_new_tokens=64, lr=1e-5)
     models = build(built.models, resolve("tiny"), settings, device="cpu")
     load = os.getloadavg()[0]

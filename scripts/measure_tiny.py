@@ -19,7 +19,7 @@ import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from burnish.core.types import Message, Task
-from burnish.tasks.guess import Guess
+from burnish.envs.guess import Guess
 from burnish.tasks.source import Source
 from burnish.tasks.table import BUILTIN, source
 

@@ -35,9 +35,9 @@ from burnish.methods.table import METHODS, load_all
 from burnish.models.build import Models, build
 from burnish.models.lora import Lora
 from burnish.store.reader import open_store
-from burnish.tasks.rewarded import Rewarded
-from burnish.tasks.source import SameTasks, Source
+from burnish.tasks.source import Source
 from burnish.tasks.table import source
+from burnish.tasks.task_set import MadeTasks, rewarded
 
 load_all()
 torch.set_num_threads(1)
@@ -176,7 +176,7 @@ def coin(completions: list[str]) -> list[float]:
     return [float(key_of(text) % 2) for text in completions]
 
 
-class Tossed(SameTasks):
+class Tossed(MadeTasks):
     """A game whose replies are paid by a coin: a random model never wins it, and then nothing moves."""
 
     def task(self, split: str, index: int) -> Task:
@@ -208,7 +208,7 @@ class TossedGame:
 def task_for(name: str) -> Source:
     """The task of a method's trial: games are played and paid by a coin, other replies are scored by one."""
     found = source(METHODS[name].trial.get("task", "sort"))
-    return Tossed(found) if "env" in found.gives else Rewarded(found, coin)
+    return Tossed(found) if "env" in found.gives else rewarded(found, coin)
 
 
 def arguments_for(name: str, teacher: Path) -> dict[str, Any]:

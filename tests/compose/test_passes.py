@@ -9,8 +9,8 @@ from burnish.compose.seats import read_opponent
 from burnish.core.parts import Part
 from burnish.methods.table import find
 from burnish.rewards.read import named_shapes
-from burnish.tasks.seated import Seated
 from burnish.tasks.table import source
+from burnish.tasks.task_set import with_opponent
 
 
 def parts_of(method: object) -> list[str]:
@@ -51,7 +51,7 @@ def test_each_pass_changes_what_it_is_for() -> None:
 
 def test_an_opponent_takes_the_other_seats() -> None:
     opponent = read_opponent("self")
-    task = Seated(source("nim"), opponent.train, opponent.heldout)
+    task = with_opponent(source("nim"), opponent.train, opponent.heldout)
     built = find("grpo").build(task, n=2)
     with_one = composed(built, Additions("grpo", task, opponent=opponent))
     assert with_one != composed(built, replace(Additions("grpo", task), opponent=None))

@@ -28,7 +28,7 @@ from burnish.run.folder import Folder
 from burnish.run.observers import Observer
 from burnish.run.reward_failures import RewardFailures
 from burnish.run.reward_versions import change, present, record
-from burnish.tasks.unscored import Unscored
+from burnish.tasks.task_set import unscored
 
 
 def scoring(score: Callable[[Trace, Group], float]) -> Part:
@@ -102,7 +102,7 @@ def test_a_failed_dense_reward_has_no_token_rewards() -> None:
 @pytest.mark.parametrize("drop", [False, True])
 def test_a_step_goes_on_without_the_failed(drop: bool, small_model: Path) -> None:
     part = scoring(lambda one, _: math.nan if one.index == 0 else 1.0)
-    method = with_scorers(find("grpo").build(Unscored(TASK), n=4), [Named("odd", Scorer(part=part))], [], drop)
+    method = with_scorers(find("grpo").build(unscored(TASK), n=4), [Named("odd", Scorer(part=part))], [], drop)
     metrics, groups = one_step(method, small_model)
     assert metrics["reward_failures"] == SMALL.prompts and "refused" not in metrics
     assert metrics["reward/odd"] == 1.0  # over those that it scored

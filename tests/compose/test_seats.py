@@ -15,17 +15,17 @@ from burnish.core.loop import loop
 from burnish.core.method import Method, frozen, roles
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group
+from burnish.envs.games.deal import Bargain, Haggling
+from burnish.envs.games.nim import Heap, Taking
+from burnish.envs.games.questions import Items, Questions
 from burnish.envs.protocol import Outcome
 from burnish.evals.evaluate import evaluate
 from burnish.methods.table import find
 from burnish.rollout.play import _shared, play
 from burnish.tasks.environment import EnvSource
-from burnish.tasks.games.deal import Bargain, Haggling
-from burnish.tasks.games.nim import Heap, Taking
-from burnish.tasks.games.questions import Items, Questions
-from burnish.tasks.seated import Seated
 from burnish.tasks.source import Source
 from burnish.tasks.table import source
+from burnish.tasks.task_set import with_opponent
 
 SHORT = replace(SMALL, max_new_tokens=3)
 
@@ -85,7 +85,7 @@ def test_each_seat_of_the_policy_is_a_trace_with_its_own_view_and_rewards(small_
 
 
 def test_other_seats_are_sampled_by_the_opponent_and_give_no_trace(small_model: Path) -> None:
-    task = Seated(EnvSource(Echo), "other", "other")
+    task = with_opponent(EnvSource(Echo), "other", "other")
     (group,) = episodes(task, small_model)
     assert [trace.note["seat"] for trace in group.traces] == ["left", "left"]
     assert {trace.note["against"] for trace in group.traces} == {"other"}
@@ -94,7 +94,7 @@ def test_other_seats_are_sampled_by_the_opponent_and_give_no_trace(small_model: 
 
 
 def test_a_game_that_ends_before_the_policys_turn_still_pays(small_model: Path) -> None:
-    (group,) = episodes(Seated(EnvSource(Resigns), "other", "other"), small_model)
+    (group,) = episodes(with_opponent(EnvSource(Resigns), "other", "other"), small_model)
     assert [len(trace.turns) for trace in group.traces] == [1, 1]
     assert [trace.scores["reward"] for trace in group.traces] == [1.0, 1.0]
 
@@ -145,7 +145,7 @@ def test_a_model_answers_questions_as_the_user() -> None:
 @pytest.mark.parametrize("name", ["grpo", "gigpo"])
 def test_a_step_against_each_opponent(name: str, opponent: str, small_model: Path) -> None:
     who = read_opponent(opponent)
-    task = Seated(source("nim:1"), who.train, who.heldout)
+    task = with_opponent(source("nim:1"), who.train, who.heldout)
     method: Method = seated(played(find(name).build(task, n=2), task), who)
     cast = build_cast(method, small_model)
     report = next(loop(method, cast, SHORT, steps=1))
@@ -163,9 +163,9 @@ def test_what_is_said_of_opponents() -> None:
         with pytest.raises(ValueError, match=why):
             read_opponent(wrong)
     with pytest.raises(ValueError, match="no environment of several players"):
-        Seated(source("sort"), "start", "start")
+        with_opponent(source("sort"), "start", "start")
     with pytest.raises(ValueError, match="no environment of several players"):
-        Seated(source("maze"), "start", "start")
+        with_opponent(source("maze"), "start", "start")
     with pytest.raises(ValueError, match="plays no episodes"):
         seated(find("sft").build(source("nim")), read_opponent("start"))
 

@@ -25,9 +25,9 @@ from burnish.reward_functions.resolve import read_rewards
 from burnish.rewards.read import named_rewards, named_shapes, split_rewards
 from burnish.score.reading import end_scores
 from burnish.tasks.table import source
-from burnish.tasks.unscored import Unscored
+from burnish.tasks.task_set import unscored
 
-TASK = Unscored(source("sort"))
+TASK = unscored(source("sort"))
 WRITERS = {  # method -> who writes the replies that it scores
     **dict.fromkeys(("ipo_md",), "mixture"),
     **dict.fromkeys(("rso", "lipo", "nca_rewards", "exo_rewards"), "ref"),

@@ -23,7 +23,7 @@ from burnish.reward_functions.resolve import make_reward, read_rewards
 from burnish.rewards.read import named_rewards, named_shapes, split_rewards
 from burnish.rewards.table import load_scorers
 from burnish.tasks.table import source
-from burnish.tasks.unscored import Unscored
+from burnish.tasks.task_set import unscored
 from burnish.verifiers.table import load_verifiers
 
 TASK = source("sort")
@@ -114,7 +114,7 @@ def test_a_verifier_by_name_scores_in_the_sandbox_with_its_reason() -> None:
 
 
 def test_rewards_are_added_with_weights_and_shapes_follow(small_model: Path) -> None:
-    method = find("grpo").build(Unscored(TASK), n=4)
+    method = find("grpo").build(unscored(TASK), n=4)
     rewards = [Named("one", constant("one", 1.0), 2.0), Named("two", constant("two", 3.0), 0.5)]
     metrics, groups = one_step(with_scorers(method, rewards, [Named("halved", halved())]), small_model)
     assert {trace.scores["reward"] for group in groups for trace in group.traces} == {(2 * 1 + 0.5 * 3) / 2}
@@ -123,7 +123,7 @@ def test_rewards_are_added_with_weights_and_shapes_follow(small_model: Path) -> 
 
 @pytest.mark.parametrize("name", ["grpo", "ppo"])
 def test_token_rewards_count_by_token_or_as_their_sum(name: str, small_model: Path) -> None:
-    method = find(name).build(Unscored(TASK), n=4)
+    method = find(name).build(unscored(TASK), n=4)
     changed = with_scorers(method, [Named("each", dense("each", 0.25), 2.0)], [])
     _, groups = one_step(changed, small_model)
     _, before = one_step(method, small_model)
@@ -158,7 +158,7 @@ def test_what_cannot_be_scored_costs_itself_alone(drop: bool, small_model: Path)
         return groups
 
     scorer = Scorer(part=Part(name="some", call=call, writes=frozenset({"score:reward/some"})))
-    method = with_scorers(find("grpo").build(Unscored(TASK), n=4), [Named("some", scorer)], [], drop)
+    method = with_scorers(find("grpo").build(unscored(TASK), n=4), [Named("some", scorer)], [], drop)
     metrics, groups = one_step(method, small_model)
     assert metrics["reward_failures"] == SMALL.prompts
     assert [len(group.traces) for group in groups] == [4 - drop] * SMALL.prompts
@@ -173,7 +173,7 @@ def test_a_reward_model_by_name(tmp_path: Path, small_model: Path) -> None:
     scoring.save_pretrained(other)
     functions, scorers = split_rewards(read_rewards(f"rm({other})*0.5"))
     assert not functions
-    method = with_scorers(find("grpo").build(Unscored(TASK), n=2), named_rewards(scorers, TASK), [])
+    method = with_scorers(find("grpo").build(unscored(TASK), n=2), named_rewards(scorers, TASK), [])
     assert method.models["rm"].outputs == 1
     _, groups = one_step(method, small_model)
     for trace in groups[0].traces:

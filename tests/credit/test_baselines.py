@@ -37,8 +37,8 @@ from burnish.methods.baselines import reinforce, reinforce_loo, reinforce_pp, re
 from burnish.methods.policy import grpo, ppo
 from burnish.rollout.sample import sample
 from burnish.score.verify import verify
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 from burnish.zoo.aapo import aapo, group_plus_margin
 from burnish.zoo.arbitrary_entropy_po import EntropyMeter, aepo, swap_in_tempered
 from burnish.zoo.concise_two_phase import concise_two_phase, solvable
@@ -53,7 +53,7 @@ from burnish.zoo.rlsp import effort, rlsp
 from burnish.zoo.s_grpo import halved_after_each_right, s_grpo
 from burnish.zoo.t1 import price_astray, repeats, t1
 
-TASK = Rewarded(source("sort"), coin)
+TASK = rewarded(source("sort"), coin)
 Q = Task("question", "q", {}, "q")
 
 

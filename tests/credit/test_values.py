@@ -34,8 +34,8 @@ from burnish.methods.policy import a2c, ppo
 from burnish.rollout.sample import sample
 from burnish.score.shape import Moments, normalised
 from burnish.score.verify import verify
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 from burnish.zoo.chi2_regularisation import chi2_ppo, chi2_pull, chi2_scale, symmetric_chi2
 from burnish.zoo.dvpo import lambda_advantages
 from burnish.zoo.ma_rlhf import (
@@ -51,7 +51,7 @@ from burnish.zoo.reft import reft
 from burnish.zoo.rto import dense_bonus, rto
 from burnish.zoo.vapo import length_adaptive, vapo
 
-TASK = Rewarded(source("sort"), coin)
+TASK = rewarded(source("sort"), coin)
 ASKED = Task("question", "q", {}, "q")
 STEP = SimpleNamespace(clock=Clock(0, 10), notes=Notes())
 NAN = math.nan

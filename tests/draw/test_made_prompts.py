@@ -27,9 +27,9 @@ from burnish.judges import rewrites
 from burnish.methods.table import find
 from burnish.run.pipeline import require_pipelined
 from burnish.score.majority import agreement, majority
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.source import Source
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 from burnish.verifiers.final_answer import same_answer
 from burnish.zoo.serl import between
 
@@ -98,7 +98,7 @@ def weights_after(method: Method, model: Path, steps: int = 3, **more: Any) -> t
 
 
 def coins() -> Source:
-    return Rewarded(source("sort:1"), lambda completions: [float(len(text) % 2) for text in completions])
+    return rewarded(source("sort:1"), lambda completions: [float(len(text) % 2) for text in completions])
 
 
 @pytest.mark.parametrize("text", ["eva(every=1, evolved=0, words=brief)", "serl(generated=0, words=brief)"])
@@ -217,10 +217,10 @@ def test_similar_long_and_unfit_prompts_are_dropped() -> None:
 
 
 def test_a_verdict_of_an_unscored_source_for_a_prompt_of_the_run() -> None:
-    from burnish.tasks.unscored import Unscored
+    from burnish.tasks.task_set import unscored
 
     task = source("sort:1")
     row = task.task("train", 0)
     made = made_task(row, "Sort up: b a")
-    known, unknown = Unscored(task).verdicts([row, made], [row.given["demo"]] * 2)
+    known, unknown = unscored(task).verdicts([row, made], [row.given["demo"]] * 2)
     assert known.correct and unknown == Verdict(0.0, False)

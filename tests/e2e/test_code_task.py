@@ -14,8 +14,8 @@ from burnish.core.task import CANARY_PASSED, Task, Verdict
 from burnish.run.train import Run
 from burnish.score.judge import reply_text
 from burnish.tasks.countdown import Countdown
-from burnish.tasks.family import answer_of
 from burnish.tasks.resolve import resolve_task
+from burnish.verifiers.answer_line import answer_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the isolation is Linux's")
 

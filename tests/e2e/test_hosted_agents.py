@@ -23,8 +23,8 @@ from burnish.rollout.asking import Asker, answer, waiting
 from burnish.rollout.hosted import hosted
 from burnish.serve import BadRequest, ChatServer
 from burnish.serve.protocol import read_request
-from burnish.tasks.hosted import Hosted
 from burnish.tasks.table import source
+from burnish.tasks.task_set import with_agent
 
 pytestmark = guards("serve", "rollout")
 
@@ -203,12 +203,12 @@ def test_bad_requests_say_what_is_wrong(body: bytes, why: str) -> None:
 def test_any_method_trains_an_agent(small_model: Path) -> None:
     from burnish.core.loop import loop
 
-    task = Hosted(source("sort"), two_calls, pays=False)
+    task = with_agent(source("sort"), two_calls, pays=False)
     method = played(find("grpo").build(task, n=2), task)
     assert [atom.name for atom in method.phases[0].score] == ["verify(sort)"]
     report = next(loop(method, build_cast(method, small_model), replace(SMALL, max_new_tokens=4), steps=1))
     assert {"correct", "reward"} <= report.groups["main"][0].traces[0].scores.keys()
-    paid = Hosted(source("sort"), two_calls, pays=True)
+    paid = with_agent(source("sort"), two_calls, pays=True)
     method = played(find("grpo").build(paid, n=2), paid)
     assert not list(method.phases[0].score)
     report = next(loop(method, build_cast(method, small_model), replace(SMALL, max_new_tokens=4), steps=1))

@@ -19,8 +19,8 @@ from runs import function, go
 from burnish.core.types import Verdict
 from burnish.reward_functions.call import call_reward
 from burnish.reward_functions.timed import TimedReward
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 
 pytestmark = guards("sandbox", "verifiers", "reward_functions")
 
@@ -102,9 +102,9 @@ def test_in_this_process_too() -> None:
     with pytest.raises(ValueError, match=r"reward leaves called sys.exit\(0\) at .*; fix the function"):
         call_reward(leaves, ["p"], ["c"], {})
     for workers in (0, 2):
-        rewarded = Rewarded(source("sort"), leaves, workers=workers)
+        tasks = rewarded(source("sort"), leaves, workers=workers)
         with pytest.raises(ValueError, match=r"called sys.exit\(0\)"):
-            rewarded.verdicts([source("sort").task("train", 0)] * 2, ["x", "y"])
+            tasks.verdicts([source("sort").task("train", 0)] * 2, ["x", "y"])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is no subreaper elsewhere")

@@ -18,13 +18,13 @@ from burnish.core.loop import loop
 from burnish.core.method import Method
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group
+from burnish.envs.named_tools import read_tools
 from burnish.envs.tools import ToolEnv
 from burnish.methods.table import find
 from burnish.models.known_models import TINY
 from burnish.reward_functions.load import load_function
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.source import Source
-from burnish.tasks.tooled import read_tools
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

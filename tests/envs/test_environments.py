@@ -18,6 +18,7 @@ from burnish.core.method import Method
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Trace
 from burnish.envs import Failure, GuardedEnv, Outcome, Tool, ToolEnv, parse_calls
+from burnish.envs.named_tools import read_tools
 from burnish.envs.protocol import read_observation, read_outcome
 from burnish.methods.table import find
 from burnish.models.load import load_chat
@@ -27,7 +28,7 @@ from burnish.rollout.play import play
 from burnish.tasks.environment import EnvSource
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.table import source
-from burnish.tasks.tooled import Tooled, read_tools
+from burnish.tasks.task_set import with_tools
 
 
 class Count:
@@ -237,7 +238,7 @@ def test_tools_answer_and_mistakes_are_told() -> None:
 
 
 def test_a_verifier_judges_the_last_reply_of_an_episode_with_tools(small_model: Path) -> None:
-    tooled = Tooled(source("sort"), [Tool.of(add)])
+    tooled = with_tools(source("sort"), [Tool.of(add)])
     method = played(find("grpo").build(tooled, n=2), tooled)
     assert [atom.name for phase in method.phases for atom in phase.score] == ["verify(sort)"]
     _, groups = groups_of(method, small_model)

@@ -23,9 +23,9 @@ from burnish.models.template import Style
 from burnish.serve import ChatServer
 from burnish.serve.conversation import Conversations
 from burnish.serve.protocol import Answered
-from burnish.tasks.hosted import hosted_by
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.source import Source
+from burnish.tasks.task_set import task_set
 
 TEMPLATE = (
     "{% if tools %}<|user|>{{ tools | length }} tools<|end|>{% endif %}{% for m in messages %}{% if m.role == 'tool' %}"
@@ -209,8 +209,8 @@ def test_an_environment_before_v1_calls_its_tools_through_the_endpoint(
         pytest.skip("this version of verifiers has v1 alone")
     (tmp_path / "adding_for_tests.py").write_text(V0)
     monkeypatch.syspath_prepend(str(tmp_path))
-    source = hosted_by(resolve_task("verifiers:adding_for_tests"))
-    assert source is not None
+    source = task_set(resolve_task("verifiers:adding_for_tests"))
+    assert source.agent is not None
     chat = load_chat(TINY, Style(TEMPLATE))
     talk, server = Conversations(chat), ChatServer()
     row: Mapping[str, Any] = source.task("train", 0).given
@@ -227,7 +227,7 @@ def test_an_environment_before_v1_calls_its_tools_through_the_endpoint(
 
     thread = threading.Thread(target=reply)
     thread.start()
-    paid = asyncio.run(source.agent(row, server.base_url(server.open()), server.token))  # type: ignore[operator]
+    paid = asyncio.run(source.agent.call(row, server.base_url(server.open()), server.token))  # type: ignore[operator]
     thread.join(60)
     server.end()
     assert paid == 1.0

@@ -25,10 +25,9 @@ from burnish.score.judges.asked import items_of
 from burnish.score.judges.of_model import ModelJudge
 from burnish.tasks.data.dataset import Dataset
 from burnish.tasks.judged import LABEL, ORDER, WORTH, GradedPairs, RankedReplies, ScoredReplies, VerdictDemos
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.source import Source
 from burnish.tasks.table import source
-from burnish.tasks.unscored import Unscored
+from burnish.tasks.task_set import rewarded, unscored
 from burnish.zoo.urpo import KIND, OPEN, REFEREE, VERIFIED, Refereed, self_scores
 
 SORT = source("sort:1")
@@ -108,9 +107,9 @@ def test_a_reward_of_the_run_takes_the_place_of_the_rule() -> None:
     def length(completions: list[str]) -> list[float]:
         return [float(len(text)) for text in completions]
 
-    own = GradedPairs(Rewarded(SORT, length), GRADED_PAIR_BRIEF)
+    own = GradedPairs(rewarded(SORT, length), GRADED_PAIR_BRIEF)
     assert own.verify(own.task("train", 0), "four").score == 4.0
-    none = GradedPairs(Unscored(SORT), GRADED_PAIR_BRIEF)
+    none = GradedPairs(unscored(SORT), GRADED_PAIR_BRIEF)
     task = none.task("train", 0)
     verdict = none.verify(task, f"Verdict: {task.given[LABEL]}")
     assert verdict.score == 0.0 and verdict.correct
@@ -158,7 +157,7 @@ def test_only_verified_tasks_is_grpo(small_model: Path) -> None:
     """Referee and open shares of 0: the weights after a step are GRPO's, bit for bit."""
 
     def after(name: str, **arguments: float) -> torch.Tensor:
-        task = Rewarded(SORT, lambda completions: [len(text) % 3 / 2 for text in completions])
+        task = rewarded(SORT, lambda completions: [len(text) % 3 / 2 for text in completions])
         method = find(name).build(task, **arguments)
         models = build_cast(method, small_model)
         next(loop(method, models, SMALL, steps=1))
@@ -209,7 +208,7 @@ def test_self_scores_are_the_policys_own_and_unshuffled(small_model: Path) -> No
 
 def test_leads_of_scores_give_grpos_advantage(small_model: Path) -> None:
     """d_ij = r_i - r_j: A = (r - mean) / sqrt(var + 1e-6), GRPO's (r - mean) / (std + 1e-6) to about 1e-6."""
-    task: Source = Rewarded(SORT, lambda completions: [len(t) % 4 for t in completions])
+    task: Source = rewarded(SORT, lambda completions: [len(t) % 4 for t in completions])
     found = {}
     for name in ("grpo", "pairwise_grpo"):
         method = find(name).build(task, n=4)

@@ -17,8 +17,8 @@ from burnish.core.types_json import group_to_record
 from burnish.methods.table import METHODS
 from burnish.reward_functions.timed import TimedReward
 from burnish.run.pipeline import loop_as_set
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 
 
 class Slow:
@@ -37,10 +37,10 @@ def run(model: Path, workers: int, name: str = "grpo", **settings: Any) -> tuple
     """Metrics and groups of two steps, the last weights, the reward, and the order of events."""
     told = replace(SMALL, **{"max_new_tokens": 90, "prompts": 4, **settings})
     slow, events = Slow(), []
-    rewarded = Rewarded(source("sort"), slow, workers=workers)
-    method = METHODS[name].build(rewarded, n=4)
+    paid = rewarded(source("sort"), slow, workers=workers)
+    method = METHODS[name].build(paid, n=4)
     models = build_cast(method, model, told)
-    generate, begin = models["policy"].engine.generate, rewarded.begin
+    generate, begin = models["policy"].engine.generate, paid.scoring.begin
 
     def watched(*asked: Any) -> Any:
         requests, others, mix, rule, heard, *feed = asked
@@ -48,7 +48,7 @@ def run(model: Path, workers: int, name: str = "grpo", **settings: Any) -> tuple
         return generate(requests, others, mix, rule, told_, *feed)
 
     models["policy"].engine.generate = watched  # type: ignore[method-assign]
-    rewarded.begin = lambda *asked: (events.append("judge"), begin(*asked))[1]  # type: ignore[method-assign]
+    paid.scoring.begin = lambda *asked: (events.append("judge"), begin(*asked))[1]  # type: ignore[method-assign]
     reports = []
     for report in loop_as_set(method, models, told, steps=2):
         reports.append((report.metrics, [group_to_record(group) for group in report.groups["main"]]))
@@ -70,11 +70,11 @@ def test_groups_are_judged_while_others_are_written_with_the_same_result(small_m
 def test_calls_run_at_once_and_answer_in_order() -> None:
     """Four workers: the wait is a quarter of the sum of the waits, and each answer is that of its own question."""
     slow = Slow(0.15)
-    rewarded = Rewarded(source("sort"), slow, workers=4)
+    paid = rewarded(source("sort"), slow, workers=4)
     task = source("sort").task("train", 0)
     began = time.monotonic()
-    calls = [rewarded.begin([task] * 2, [f"{k}", f"{k} again"]) for k in range(8)]
-    found = rewarded.heard([one for call in calls for one in call.result()])
+    calls = [paid.scoring.begin([task] * 2, [f"{k}", f"{k} again"]) for k in range(8)]
+    found = paid.scoring.heard([one for call in calls for one in call.result()])
     assert time.monotonic() - began < 0.75 * 8 * slow.seconds
     assert [v.score for v in found] == coin([text for k in range(8) for text in (f"{k}", f"{k} again")])
 
@@ -136,13 +136,13 @@ def test_one_group_that_fails_throughout_does_not_stop_the_run(tmp_path: Path) -
     code = "def f(completions, bad):\n    if any(bad):\n        raise KeyError('bad')\n"
     code += "    return [1.0] * len(completions)\n"
     timed = TimedReward(function(tmp_path / "r.py", code, "f"), 20.0)
-    rewarded = Rewarded(source("sort"), timed, workers=2)
+    paid = rewarded(source("sort"), timed, workers=2)
     tasks = [Task("question", "?", {"bad": bad}, str(bad)) for bad in (True, False)]
-    calls = [rewarded.begin([task] * 2, ["a", "b"]) for task in tasks]
-    verdicts = rewarded.heard([one for call in calls for one in call.result()])
+    calls = [paid.scoring.begin([task] * 2, ["a", "b"]) for task in tasks]
+    verdicts = paid.scoring.heard([one for call in calls for one in call.result()])
     assert [verdict.failed for verdict in verdicts] == [True, True, False, False]
     with pytest.raises(ValueError, match="raised KeyError: 'bad'"):
-        rewarded.verdicts([tasks[0]] * 2, ["a", "b"])
+        paid.verdicts([tasks[0]] * 2, ["a", "b"])
 
 
 def test_workers_without_a_function_are_refused(small_model: Path, tmp_path: Path) -> None:

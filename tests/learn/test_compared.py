@@ -34,8 +34,8 @@ from burnish.learn.terms.rows import row_mean
 from burnish.rollout.sample import sample
 from burnish.score.verify import verify
 from burnish.select.pairs import every_pair, ranked
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 
 
 def seen(streams: dict[str, list[float]], lists: tuple[tuple[int, ...], ...] = ()) -> tuple[Live, Tensor]:
@@ -142,7 +142,7 @@ def test_an_unpaired_loss_reads_labels_and_a_baseline() -> None:
 # ------------------------------------------------------------------------------------------------------- gradient laws
 
 
-TASK = Rewarded(source("sort"), lambda completions: [float(len(text)) for text in completions])
+TASK = rewarded(source("sort"), lambda completions: [float(len(text)) for text in completions])
 
 
 def by(select: Part, credit: Part, term: Term) -> Method:

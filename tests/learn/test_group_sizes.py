@@ -18,14 +18,14 @@ from burnish.learn.learn import measure
 from burnish.methods.hybrid import luffy
 from burnish.models.build import Models
 from burnish.tasks.data import Dataset
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 from burnish.zoo.copg import copg_online
 from burnish.zoo.pro import pro
 from burnish.zoo.rl_plus import rl_plus
 from burnish.zoo.semi_offline_rl import semi_offline_rl
 
-PAIRS = Rewarded(source("sort"), coin)
+PAIRS = rewarded(source("sort"), coin)
 
 
 def logp(models: Models, trace: Trace, *authors: str) -> torch.Tensor:

@@ -27,10 +27,10 @@ from burnish.methods.hybrid import chord, chord_phi, prefix_rft
 from burnish.methods.policy import grpo, ppo
 from burnish.rollout.sample import sample
 from burnish.score.verify import verify
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 
-TASK = Rewarded(source("sort"), coin)
+TASK = rewarded(source("sort"), coin)
 
 
 def reinforce(norm: Norm, *terms: Term) -> Method:

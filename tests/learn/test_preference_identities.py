@@ -15,9 +15,9 @@ from torch import Tensor
 
 from burnish.methods.table import METHODS
 from burnish.tasks.data import Dataset
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.source import Source
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 
 OFFLINE = {"beta": 0.3}
 # (method, options, what it is then, options of that)
@@ -54,7 +54,7 @@ def slope(
     name: str, options: dict[str, Any], model: Path, prompts: int = 3, noise: float = 0.01, data: Source | None = None
 ) -> Tensor:
     """The gradient of a method on the batch of its first step, its policy moved away from its reference by noise."""
-    method = METHODS[name].build(data or Rewarded(source("sort"), coin), **options)
+    method = METHODS[name].build(data or rewarded(source("sort"), coin), **options)
     settings = replace(SMALL, prompts=prompts)
     models = doubled(build_cast(method, model, settings))
     ((phase, groups, step), *_) = credited(method, models, settings)

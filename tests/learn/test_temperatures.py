@@ -29,12 +29,12 @@ from burnish.learn.terms import entropy_bonus, pg_reinforce
 from burnish.models.build import Models
 from burnish.rollout.sample import greedy, join, prefixed, sample
 from burnish.score.verify import verify
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 from burnish.zoo.segment_po import tree
 from burnish.zoo.semi_offline_rl import filled
 
-TASK = Rewarded(source("sort"), coin)
+TASK = rewarded(source("sort"), coin)
 
 
 def rolled(rollout: Rollout, models: Models, sampling: Sampling | None = None) -> list[Group]:

@@ -25,8 +25,8 @@ from burnish.methods.table import find
 from burnish.rollout.play import play
 from burnish.select.filters import most_spread
 from burnish.tasks.attempts import Attempts
-from burnish.tasks.source import SameTasks
 from burnish.tasks.table import source
+from burnish.tasks.task_set import MadeTasks
 from burnish.zoo.score import own_turns, score
 from burnish.zoo.ufo import ufo
 
@@ -153,7 +153,7 @@ def test_starpo_that_keeps_every_group_is_ppo_over_episodes(small_model: Path) -
     assert not torch.allclose(off, half, rtol=1e-2)
 
 
-class Even(SameTasks):
+class Even(MadeTasks):
     """A source whose verifier takes replies with an even number of letters."""
 
     eager = None
@@ -193,7 +193,7 @@ def test_score_without_the_bonus_is_reinforce_with_the_reward_of_each_attempt(sm
     assert different
 
 
-class Says(SameTasks):
+class Says(MadeTasks):
     """A source whose verifier takes the reply "right"."""
 
     eager = None

@@ -40,8 +40,8 @@ from burnish.rollout.sample import sample
 from burnish.score.shape import Moments
 from burnish.score.shaping import partial_for_answering
 from burnish.score.verify import verify
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 from burnish.zoo.dr_po import dr_po
 from burnish.zoo.ghpo import ghpo, with_hint
 from burnish.zoo.grao import alignment_weights, grao
@@ -334,14 +334,14 @@ def test_ghpo_gives_longer_and_longer_hints_until_a_reply_is_right(small_model: 
         calls.append(len(completions))
         return [float(len(calls) >= 3)] * len(completions)
 
-    task = Rewarded(source("sort:1"), right_at_last)
+    task = rewarded(source("sort:1"), right_at_last)
     for prompt, solution in _prompts_of(ghpo(task, n=2, cold_start=0), small_model):
         assert prompt.endswith(solution[: round(0.5 * len(solution))])
     assert calls == [6, 6, 6]
 
 
 def test_ghpo_keeps_the_last_hint_where_nothing_helps(small_model: Path) -> None:
-    never = Rewarded(source("sort:1"), lambda completions: [0.0] * len(completions))
+    never = rewarded(source("sort:1"), lambda completions: [0.0] * len(completions))
     for prompt, solution in _prompts_of(ghpo(never, n=2, cold_start=0), small_model):
         assert prompt.endswith(solution[: round(0.75 * len(solution))])
 

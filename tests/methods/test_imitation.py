@@ -36,8 +36,8 @@ from burnish.rollout.conditioned import conditioned, under
 from burnish.rollout.given import given
 from burnish.rollout.sample import sample
 from burnish.select.verified import keep_verified
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 from burnish.zoo.behavior_injection import behavior_injection, with_behaviours
 from burnish.zoo.c_rlft import c_rlft, class_weights
 from burnish.zoo.hir import contrast, hir, piece_of, relabel
@@ -45,7 +45,7 @@ from burnish.zoo.iqlearn_lm import implied_reward, iqlearn, soft_q_penalty
 from burnish.zoo.leti import leti, with_feedback
 from burnish.zoo.superhf import superhf
 
-RIGHT = Rewarded(source("sort"), lambda completions: [1.0] * len(completions))
+RIGHT = rewarded(source("sort"), lambda completions: [1.0] * len(completions))
 
 
 def group_of(*replies: tuple[list[int], float], prompt: str = "q") -> Group:

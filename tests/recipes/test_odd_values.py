@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from burnish.core.rejected import NotFinite
+from burnish.envs.named_tools import read_tools
 from burnish.envs.of_mcp import read_command
 from burnish.envs.tools import Tool
 from burnish.methods.table import entry_of, find
@@ -20,7 +21,6 @@ from burnish.recipes.state import FILE, STEPS, State
 from burnish.reward_functions.call import call_reward
 from burnish.reward_functions.timed import TimedReward
 from burnish.tasks.table import source
-from burnish.tasks.tooled import read_tools
 from burnish.util.failures import MEMORY, said, sentence, shown
 
 REWARDS = """

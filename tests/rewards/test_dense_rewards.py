@@ -27,7 +27,7 @@ from burnish.rollout.completions import closing_words, completions
 from burnish.score.induced import VALUES, centred, induced_rewards
 from burnish.score.step_rewards import place_all
 from burnish.tasks.table import source
-from burnish.tasks.unscored import Unscored
+from burnish.tasks.task_set import unscored
 from burnish.zoo.mrt import progress_advantages
 
 __all__ = ["scoring_model"]  # a fixture
@@ -147,7 +147,7 @@ class Short:
 
 
 def test_the_progress_bonus_stands_on_the_ends_of_episodes(small_model: Path) -> None:
-    task = Unscored(Short())
+    task = unscored(Short())
     rewards = named_rewards(read_rewards("progress_bonus(2, most=2, steps=4, closing='!')"), task)
     method = with_scorers(find("ppo").build(task, n=2), rewards, [])
     models = build_cast(method, small_model)

@@ -21,8 +21,8 @@ from burnish.rewards.memory import Memories, Query, Window, far_from_failures, n
 from burnish.rewards.read import named_shapes
 from burnish.rewards.temporal import shuffled_task, shuffled_text, well_formed
 from burnish.score.maths.similarity import cosines, crowding, embedded
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +190,7 @@ def test_stories_are_shuffled_and_questions_stay() -> None:
 @pytest.mark.parametrize(("mu", "bonus"), [(0.0, True), (1e6, False)])
 def test_the_temporal_bonus_asks_the_engine_for_a_shuffled_group(mu: float, bonus: bool, small_model: Path) -> None:
     """A random model, the words of the prompt in another order: right replies get the bonus, or nobody does."""
-    task = Rewarded(source("sort"), coin)
+    task = rewarded(source("sort"), coin)
     shapes = named_shapes(f"temporal(0.4, mu={mu}, separator=' ', keep=0)", task)
     method = with_scorers(find("grpo").build(task, n=4), [], shapes)
     report = next(loop(method, build_cast(method, small_model), SMALL, steps=1))

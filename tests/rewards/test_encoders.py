@@ -17,9 +17,9 @@ from burnish.reward_functions.resolve import read_rewards
 from burnish.rewards.encoders import filled
 from burnish.rewards.read import named_rewards, split_rewards
 from burnish.tasks.table import source
-from burnish.tasks.unscored import Unscored
+from burnish.tasks.task_set import unscored
 
-TASK = Unscored(source("sort"))
+TASK = unscored(source("sort"))
 REPLIES = ["abc", "a long reply of words", "c"]
 
 

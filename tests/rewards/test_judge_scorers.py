@@ -23,7 +23,7 @@ from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.methods.table import find
 from burnish.rewards.table import build_scorer
 from burnish.tasks.table import source
-from burnish.tasks.unscored import Unscored
+from burnish.tasks.task_set import unscored
 
 TASK = source("sort:1")
 Judging = Callable[[dict[str, str]], str]
@@ -50,7 +50,7 @@ class Replies:
 
     def __init__(self, model: Path, scorer: Scorer) -> None:
         name = min(scorer.part.writes).removeprefix("score:reward/")
-        self.method = with_scorers(find("grpo").build(Unscored(TASK), n=2), [Named(name, scorer)], [])
+        self.method = with_scorers(find("grpo").build(unscored(TASK), n=2), [Named(name, scorer)], [])
         self.step = Step(Clock(0, 1), build_cast(self.method, model), SMALL)
         self.scorer = scorer
 
@@ -71,7 +71,7 @@ def scored(model: Path, text: str, prompt: str, replies: list[str], **given: Any
 def test_a_spent_budget_ends_the_run_instead_of_marking_some_replies(small_model: Path) -> None:
     with serving(lambda body: "Score: 5") as server:
         scorer = scorer_of(f"rubric({at(server, calls=4, concurrency=1)})")
-        method = with_scorers(find("grpo").build(Unscored(TASK), n=4), [Named("rubric", scorer)], [])
+        method = with_scorers(find("grpo").build(unscored(TASK), n=4), [Named("rubric", scorer)], [])
         with pytest.raises(ValueError, match="the judge's budget of 4 calls is used up"):
             next(loop(method, build_cast(method, small_model), SMALL, steps=1))
 
@@ -324,7 +324,7 @@ def test_models_of_the_run_judge_in_a_step_and_repeat_themselves(
 
     def step() -> tuple[Method, dict[str, float], list[float]]:
         scorer = scorer_of(SCORERS[name].format(judge=f"judge={who}"))
-        method = with_scorers(find("grpo").build(Unscored(TASK), n=3), [Named(name, scorer)], [])
+        method = with_scorers(find("grpo").build(unscored(TASK), n=3), [Named(name, scorer)], [])
         report = next(loop(method, build_cast(method, small_model), SMALL, steps=1))
         rewards = [t.scores["reward"] for group in report.groups["main"] for t in group.traces]
         return method, report.metrics, rewards

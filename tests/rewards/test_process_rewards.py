@@ -30,7 +30,7 @@ from burnish.score.process import centred_chance, chance, number, sign
 from burnish.score.segments import segmentation, step_ends
 from burnish.tasks.data.preferences import ranked
 from burnish.tasks.table import source
-from burnish.tasks.unscored import Unscored
+from burnish.tasks.task_set import unscored
 
 pytestmark = guards("score", "rewards")
 
@@ -47,7 +47,7 @@ def groups_of(reward: str, method: str, model: Path) -> tuple[dict[str, float], 
     """One step of a method with this reward alone."""
     functions, scorers = split_rewards(read_rewards(reward))
     assert not functions
-    task = Unscored(TASK)
+    task = unscored(TASK)
     built = with_scorers(find(method).build(task, n=2), named_rewards(scorers, task), [])
     report = next(loop(built, build_cast(built, model), SMALL, steps=1))
     return report.metrics, report.groups["main"]

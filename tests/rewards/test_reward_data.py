@@ -22,7 +22,7 @@ from burnish.rewards.read import named_rewards, split_rewards
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.source import Source
 from burnish.tasks.table import source
-from burnish.tasks.unscored import Unscored
+from burnish.tasks.task_set import unscored
 
 
 def rows_of(path: Path, **columns: Any) -> Source:
@@ -150,7 +150,7 @@ def test_pessimism_by_pairs_of_another_file(small_model: Path, tmp_path: Path) -
     for coef in (0.0, 1.0):
         text = f"pessimistic({path}, coef={coef}, per=reply, data_file={tmp_path}/pairs.jsonl, rows=4)"
         method = with_scorers(
-            find("grpo").build(Unscored(task), n=2), named_rewards(split_rewards(read_rewards(text))[1], task), []
+            find("grpo").build(unscored(task), n=2), named_rewards(split_rewards(read_rewards(text))[1], task), []
         )
         groups = run_phase(method.phases[0], Step(Clock(0, 1), build_cast(method, small_model), SMALL), {}, [])
         found[coef] = [trace.scores["reward"] for group in groups for trace in group.traces]

@@ -30,10 +30,8 @@ from burnish.models.build import Models
 from burnish.reward_functions.resolve import read_rewards
 from burnish.rewards.read import named_rewards, named_shapes, split_rewards
 from burnish.rewards.table import load_scorers
-from burnish.tasks.rewarded import Rewarded
-from burnish.tasks.source import SameTasks
 from burnish.tasks.table import source
-from burnish.tasks.unscored import Unscored
+from burnish.tasks.task_set import MadeTasks, rewarded, unscored
 
 pytestmark = guards("rewards", "sandbox", "verifiers", "reward_functions")
 
@@ -105,7 +103,7 @@ def test_a_shape_survives_edge_cases(name: str, policy: Models) -> None:
 
 
 def cast(named: list[Named], model: Path) -> Models:
-    return build_cast(with_scorers(find("grpo").build(Unscored(TASK), n=2), named, []), model)
+    return build_cast(with_scorers(find("grpo").build(unscored(TASK), n=2), named, []), model)
 
 
 def rewards_of(text: str) -> list[Named]:
@@ -138,7 +136,7 @@ def test_fine_grained_and_induced_rewards_survive_edge_cases(small_model: Path, 
         assert_sound(named[0], cast(named, small_model))
 
 
-class Undecided(SameTasks):
+class Undecided(MadeTasks):
     """The wrong reply of every task is the right one: a preference without a difference."""
 
     def task(self, split: str, index: int) -> Task:
@@ -183,7 +181,7 @@ def test_pairs_without_a_difference_and_a_batch_of_one(name: str, small_model: P
     "name", ["constrained_rlhf", "cgpo_crpg", "cgpo_codpo", "cgpo_crraft", "dynamic_control", "urpo", "mrt"]
 )
 def test_replies_that_are_all_worth_the_same(name: str, reward: float, small_model: Path, other_model: Path) -> None:
-    task = Rewarded(task_for(name).source, lambda completions: [reward] * len(completions))  # type: ignore[attr-defined]
+    task = rewarded(task_for(name).source, lambda completions: [reward] * len(completions))  # type: ignore[attr-defined]
     method = METHODS[name].build(task, **arguments_for(name, other_model))
     metrics = one_step(method, small_model)
     assert all(math.isfinite(float(value)) for value in metrics.values())

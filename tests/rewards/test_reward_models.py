@@ -31,7 +31,7 @@ from burnish.score.heads import GroupWeights, Scale, end_outputs
 from burnish.score.written import calculated, prefix_rewards
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.table import source
-from burnish.tasks.unscored import Unscored
+from burnish.tasks.task_set import unscored
 from burnish.zoo.armorm import fitted
 from burnish.zoo.contrast_instructions import hull, perturbed, plane
 from burnish.zoo.maxmin_rlhf import Clusters
@@ -121,7 +121,7 @@ def test_any_method_takes_the_reward(name: str, small_model: Path, tmp_path: Pat
     outputs, options = REWARDS[name]
     path = reward_model(tmp_path / "rm", outputs) if outputs else make_model(tmp_path / "rm", seed=4)
     _, scorers = split_rewards(read_rewards(f"{name}({path}{', ' if options else ''}{options})*2"))
-    method = with_scorers(find("grpo").build(Unscored(TASK), n=2), named_rewards(scorers, TASK), [])
+    method = with_scorers(find("grpo").build(unscored(TASK), n=2), named_rewards(scorers, TASK), [])
     report = next(loop(method, build_cast(method, small_model), SMALL, steps=1))
     traces = [trace for group in report.groups["main"] for trace in group.traces]
     found = [trace.scores[f"reward/{name}"] for trace in traces]
@@ -153,7 +153,7 @@ def test_a_reward_model_scores_the_end_the_lines_or_all_tokens(
 def test_several_directories_are_several_members(small_model: Path, tmp_path: Path) -> None:
     paths = [reward_model(tmp_path / f"rm{i}", 1, seed=i) for i in (3, 4)]
     _, scorers = split_rewards(read_rewards(f"ensemble({paths[0]}, {paths[1]}, how=mean, normalise=0)"))
-    method = with_scorers(find("grpo").build(Unscored(TASK), n=2), named_rewards(scorers, TASK), [])
+    method = with_scorers(find("grpo").build(unscored(TASK), n=2), named_rewards(scorers, TASK), [])
     assert {"ensemble1", "ensemble2"} <= method.models.keys()
     models = build_cast(method, small_model)
     report = next(loop(method, models, SMALL, steps=1))
@@ -175,7 +175,7 @@ def test_wrong_numbers_of_outputs_are_named(small_model: Path, tmp_path: Path) -
     for name, said in (("brme", "1 . 2 x heads"), ("vpl", "1 . 5 x latent"), ("weighted", "weights, but its models")):
         options = ", weights=[1]" if name == "weighted" else ""
         _, scorers = split_rewards(read_rewards(f"{name}({path}{options})"))
-        method = with_scorers(find("grpo").build(Unscored(TASK), n=2), named_rewards(scorers, TASK), [])
+        method = with_scorers(find("grpo").build(unscored(TASK), n=2), named_rewards(scorers, TASK), [])
         with pytest.raises(ValueError, match=said):
             next(loop(method, build_cast(method, small_model), SMALL, steps=1))
     with pytest.raises(ValueError, match="ensemble needs the directory"):

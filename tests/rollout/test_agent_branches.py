@@ -18,12 +18,12 @@ from burnish.core.loop import loop
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Trace, Turn
 from burnish.envs.guarded import Failure, GuardedEnv
+from burnish.envs.guess import Game, Hidden
 from burnish.envs.tools import ToolEnv
 from burnish.learn.term import Live
 from burnish.learn.terms.sequence import regress_rewards
 from burnish.methods.table import find
 from burnish.tasks.environment import EnvSource
-from burnish.tasks.guess import Game, Hidden
 from burnish.tasks.table import source
 from burnish.zoo.arpo import above, arpo, branching, by_chance, claim_copies, shared_mean
 from burnish.zoo.refuel import refuel, second_tries

@@ -18,15 +18,15 @@ from burnish.models.build import Models, build
 from burnish.rollout.candidates import Guide, by_candidates, candidate_scores, guided_by, started, write_guided
 from burnish.rollout.guides import continued, heads_after
 from burnish.rollout.sample import sample
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 from burnish.zoo.deal import beam_search as beams
 from burnish.zoo.deal import deal
 from burnish.zoo.q_sharp import q_sharp, q_sharp_value, soft_value
 from burnish.zoo.transfer_q import transfer_q
 from burnish.zoo.vas import by_value_models, centred, vas, vas_value
 
-TASK = Rewarded(source("sort"), coin)
+TASK = rewarded(source("sort"), coin)
 
 
 def step_of(models: Models, built: Method | None = None) -> Step:

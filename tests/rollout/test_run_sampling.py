@@ -31,10 +31,10 @@ from burnish.models.model import Model
 from burnish.rollout.sample import sample
 from burnish.score.verify import verify
 from burnish.store import open_store
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 
-TASK = Rewarded(source("sort"), coin)
+TASK = rewarded(source("sort"), coin)
 CUT = Sampling(0.8, 0, 0.6, 0.0, 1.5, as_drawn=True)
 
 

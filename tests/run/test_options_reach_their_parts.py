@@ -35,8 +35,8 @@ from burnish.rollout.sample import greedy, sample
 from burnish.select.filters import keep_best
 from burnish.select.pairs import best_vs_worst, every_contrast, every_pair, given_pairs, ranked, scored_pairs
 from burnish.select.remember import Store, turns_by
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 from burnish.verifiers.final_answer import same_answer
 from burnish.zoo.r_mcts import above_part
 
@@ -322,7 +322,7 @@ def test_no_held_out_task_is_a_training_task(name: str) -> None:
 def test_half_a_reward_is_not_a_right_answer(where: str, tmp_path: Path) -> None:
     (tmp_path / "reward.py").write_text("def half(completions):\n    return [float(text) for text in completions]\n")
     timed = TimedReward(f"{tmp_path / 'reward.py'}:half", 60)
-    task = Rewarded(source("sort"), timed if "own" in where else lambda completions: [float(x) for x in completions])
+    task = rewarded(source("sort"), timed if "own" in where else lambda completions: [float(x) for x in completions])
     found = task.verdicts([question("x")] * 4, ["0", "0.5", "0.500001", "1"])
     assert [verdict.correct for verdict in found] == [False, False, True, True]
     assert [verdict.score for verdict in found] == [0.0, 0.5, 0.500001, 1.0]

@@ -22,12 +22,12 @@ from burnish.learn.terms import pg_clip
 from burnish.rollout.sample import sample
 from burnish.run.pipeline import loop_as_set
 from burnish.score.verify import verify
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 
 pytestmark = guards("report", "core/roles.py")
 
-TASK = Rewarded(source("sort"), lambda completions: [float(len(text) % 2) for text in completions])
+TASK = rewarded(source("sort"), lambda completions: [float(len(text) % 2) for text in completions])
 
 
 def grpo(name: str) -> Method:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,14 +15,16 @@ from burnish.core.scorer import is_failed, mark_failed, without_failed
 from burnish.core.task import Task, Verdict
 from burnish.core.types import Group, Trace, Turn
 from burnish.methods.table import METHODS
-from burnish.tasks.rewarded import Rewarded
+from burnish.reward_functions.reward import LocalReward
+from burnish.tasks.scoring import FunctionScoring
 from burnish.tasks.table import source
+from burnish.tasks.task_set import task_set
 
 # Methods that compare certain replies: with a greedy one, an opponent's, the reference's, a demonstration, probes.
 COMPARING = ("aapo", "cgpo_crpg", "cgpo_crraft", "grao", "nash_ema", "nash_md", "remax", "spo_chain")
 
 
-class Flaky(Rewarded):
+class Flaky(FunctionScoring):
     """A reward that fails for all but every `share`-th reply, by the text."""
 
     share = 2
@@ -33,8 +36,10 @@ class Flaky(Rewarded):
 
 
 def trains(name: str, share: int, base: Path, teacher: Path) -> None:
-    tasks = Flaky(source(METHODS[name].trial.get("task", "sort")), coin, drop_failed=True)
-    tasks.share = share
+    scoring = Flaky(LocalReward(coin))
+    scoring.share = share
+    plain = task_set(source(METHODS[name].trial.get("task", "sort")))
+    tasks = replace(plain, scoring=scoring, rewarded_by="function", drop_failed=True)
     method = METHODS[name].build(tasks, **arguments_for(name, teacher))
     for report in loop(method, build_cast(method, base), SMALL, steps=2):
         assert all(group.traces for groups in report.groups.values() for group in groups)

@@ -19,7 +19,7 @@ from burnish.run.unseen_tools import unseen_tools
 from burnish.serve.conversation import Conversations
 from burnish.serve.protocol import Answered, Asked, assistant_message, read_message
 from burnish.tasks.table import source
-from burnish.tasks.tooled import Tooled
+from burnish.tasks.task_set import with_tools
 
 CALLS_JSON = '{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}'
 QWEN = (  # consecutive answers of tools are one turn of the user
@@ -69,7 +69,7 @@ class Format:
     two: str | None = None
 
 
-def with_tools(name: str, template: str, special: tuple[str, ...] = (), added: tuple[str, ...] = ()) -> Family:
+def family_with_tools(name: str, template: str, special: tuple[str, ...] = (), added: tuple[str, ...] = ()) -> Family:
     base = FAMILIES[name]
     return replace(base, template=template, special=(*base.special, *special), added=(*base.added, *added))
 
@@ -78,17 +78,17 @@ CALL = '{"name": "add", "arguments": {"a": 1}}'
 TAGGED = f"<tool_call>\n{CALL}\n</tool_call>"
 FORMATS = {
     "qwen": Format(
-        with_tools("qwen2.5", QWEN, added=("<tool_call>", "</tool_call>")), TAGGED, TAGGED + "\n" + TAGGED
+        family_with_tools("qwen2.5", QWEN, added=("<tool_call>", "</tool_call>")), TAGGED, TAGGED + "\n" + TAGGED
     ),
     "qwen, special": Format(
-        with_tools("qwen2.5", QWEN, special=("<tool_call>", "</tool_call>")), TAGGED, TAGGED + "\n" + TAGGED
+        family_with_tools("qwen2.5", QWEN, special=("<tool_call>", "</tool_call>")), TAGGED, TAGGED + "\n" + TAGGED
     ),
-    "hermes": Format(with_tools("qwen2.5", HERMES), TAGGED, TAGGED + "\n" + TAGGED),
+    "hermes": Format(family_with_tools("qwen2.5", HERMES), TAGGED, TAGGED + "\n" + TAGGED),
     "llama3": Format(
-        with_tools("llama3", LLAMA3, special=("<|python_tag|>",)), '{"name": "add", "parameters": {"a": 1}}'
+        family_with_tools("llama3", LLAMA3, special=("<|python_tag|>",)), '{"name": "add", "parameters": {"a": 1}}'
     ),
     "mistral": Format(
-        with_tools("mistral", MISTRAL, ("[TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[AVAILABLE_TOOLS]",
+        family_with_tools("mistral", MISTRAL, ("[TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[AVAILABLE_TOOLS]",
                                         "[/AVAILABLE_TOOLS]")),
         '[TOOL_CALLS] [{"name": "add", "arguments": {"a": 1}, "id": "abcdefghi"}]',
     ),
@@ -179,13 +179,13 @@ def test_thoughts_that_a_client_drops_begin_a_new_sample(tmp_path: Path) -> None
 
 
 def test_a_template_that_writes_tools_is_no_reason_to_warn(chat: Chat) -> None:
-    assert unseen_tools(Tooled(source("add"), [TOOL]), chat) == ""
+    assert unseen_tools(with_tools(source("add"), [TOOL]), chat) == ""
 
 
 def test_a_template_without_tools_is_warned_of(tmp_path: Path) -> None:
     tokenizer_of(FAMILIES["qwen2.5"]).save_pretrained(tmp_path)
     chat = load_chat(tmp_path)
-    assert "the chat template does not write them" in unseen_tools(Tooled(source("add"), [TOOL]), chat)
+    assert "the chat template does not write them" in unseen_tools(with_tools(source("add"), [TOOL]), chat)
     assert unseen_tools(source("add"), chat) == "" and unseen_tools(source("guess"), chat) == ""
 
 
@@ -195,7 +195,7 @@ def test_a_tokenizer_with_a_template_for_tools_uses_it(tmp_path: Path) -> None:
         "default": FAMILIES["qwen2.5"].template,
         "tool_use": HERMES.replace("{% if tools %}", "{% if tools | length %}"),
     }
-    tokenizer = tokenizer_of(with_tools("qwen2.5", HERMES))
+    tokenizer = tokenizer_of(family_with_tools("qwen2.5", HERMES))
     tokenizer.chat_template = named
     chat = Chat(tokenizer)
     plain = chat.prompt(Task("question", ASKED, {}, "k"))

@@ -10,7 +10,7 @@ import pytest
 
 from burnish.score.judge import judge, require_verifier
 from burnish.tasks.data import Dataset
-from burnish.tasks.flipped import Flipped
+from burnish.tasks.flipped import flipped
 from burnish.tasks.resolve import datasets_of, resolve_task
 from burnish.tasks.table import source
 
@@ -21,21 +21,21 @@ def wrong(task: Any) -> bool:
     return str(task.given["chosen"]).startswith("bad")
 
 
-def flipped(share: float) -> list[str]:
-    found = Flipped(Dataset(PAIRS), share)
+def reversed_rows(share: float) -> list[str]:
+    found = flipped(Dataset(PAIRS), share)
     return [task.key for i in range(found.size("train") or 0) if wrong(task := found.task("train", i))]
 
 
 def test_a_share_of_the_training_pairs_is_reversed() -> None:
     """Binomial: of about 360 rows, 20% are 72 +- 8; the rows of a smaller share are among those of a larger one."""
-    some, more = flipped(0.2), flipped(0.4)
+    some, more = reversed_rows(0.2), reversed_rows(0.4)
     assert 45 <= len(some) <= 100 and 110 <= len(more) <= 180
-    assert set(some) < set(more) and some == flipped(0.2)
-    assert not flipped(0.0) and len(flipped(1.0)) == Dataset(PAIRS).size("train")
+    assert set(some) < set(more) and some == reversed_rows(0.2)
+    assert not reversed_rows(0.0) and len(reversed_rows(1.0)) == Dataset(PAIRS).size("train")
 
 
 def test_both_sides_change_places_and_heldout_rows_do_not() -> None:
-    found = Flipped(Dataset(PAIRS), 1.0)
+    found = flipped(Dataset(PAIRS), 1.0)
     task = found.task("train", 0)
     number = task.key.removeprefix("q")
     assert (task.given["chosen"], task.given["rejected"]) == (f"bad {number}", f"good {number}")
@@ -44,10 +44,10 @@ def test_both_sides_change_places_and_heldout_rows_do_not() -> None:
 
 def test_labels_and_lists_are_reversed() -> None:
     labels = [{"prompt": f"q{i}", "completion": "r", "label": i % 2 == 0} for i in range(40)]
-    task = Flipped(Dataset(labels), 1.0).task("train", 3)
+    task = flipped(Dataset(labels), 1.0).task("train", 3)
     assert task.given["label"] == (int(task.key[1:]) % 2 == 1)
     lists = [{"prompt": f"q{i}", "responses": ["a", "b", "c"], "scores": [3, 1, 2]} for i in range(40)]
-    task = Flipped(Dataset(lists), 1.0).task("train", 0)
+    task = flipped(Dataset(lists), 1.0).task("train", 0)
     assert task.given["responses"] == ["b", "c", "a"] and task.given["scores"] == [3, 2, 1]
     assert (task.given["chosen"], task.given["rejected"]) == ("b", "a")
 
@@ -66,7 +66,8 @@ def test_the_option_of_a_task(tmp_path: Path) -> None:
     file = tmp_path / "pairs.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in PAIRS))
     found = resolve_task(f"{file},flip=0.3")
-    assert isinstance(found, Flipped) and found.share == 0.3 and len(datasets_of(found)) == 1
+    rows = Dataset(PAIRS).size("train") or 0
+    assert 60 <= sum(wrong(found.task("train", i)) for i in range(rows)) <= 160 and len(datasets_of(found)) == 1
     mixed = resolve_task(f"{file}*0.5,flip=1,{file}*0.5")
     size = mixed.size("train") or 0
     bad = sum(wrong(mixed.task("train", i)) for i in range(size))

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from burnish.core.types import Task
 from burnish.tasks.mixture import Ingredient, Mixture
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 
 
 def number_times(factor: float) -> Callable[..., list[float]]:
@@ -17,7 +17,7 @@ def number_times(factor: float) -> Callable[..., list[float]]:
 def test_each_reply_of_a_batch_has_the_verdict_that_it_has_alone() -> None:
     """Three sources that multiply a reply's number by 1, 10 and 100; the order of tasks is that of no source."""
     names = ["add", "sort", "reverse"]
-    sources = [Rewarded(source(name), number_times(10.0**i)) for i, name in enumerate(names)]
+    sources = [rewarded(source(name), number_times(10.0**i)) for i, name in enumerate(names)]
     mixture = Mixture("three", [Ingredient(one, name) for one, name in zip(sources, names, strict=True)])
     drawn = [mixture.task("train", index) for index in range(40)]
     of: dict[str, list[Task]] = {name: [task for task in drawn if task.given["dataset"] == name] for name in names}

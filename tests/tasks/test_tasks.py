@@ -7,10 +7,11 @@ import json
 import pytest
 
 from burnish.core.randomness import rng
+from burnish.core.splits import in_split
 from burnish.tasks.arithmetic import read
 from burnish.tasks.corpus import document, skill
-from burnish.tasks.family import answer_of, in_split
 from burnish.tasks.table import BUILTIN, source
+from burnish.verifiers.answer_line import answer_of
 
 SINGLE_TURN = [name for name in BUILTIN if name != "guess"]
 HOSTILE = (

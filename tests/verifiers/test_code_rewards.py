@@ -26,7 +26,7 @@ from burnish.rewards.code import token_penalties, tokens_of
 from burnish.rewards.read import named_rewards, split_rewards
 from burnish.sandbox.code.limits import Limits
 from burnish.tasks.table import source
-from burnish.tasks.unscored import Unscored
+from burnish.tasks.task_set import unscored
 from burnish.verifiers.code.grader import CodeGrader
 from burnish.verifiers.code.outcome import Class, Outcome
 from burnish.verifiers.code.pairs import share_pairs
@@ -245,11 +245,11 @@ def test_rltf_lines_in_a_run(small_model: Path) -> None:
     task = source("code:3")
     functions, scorers = split_rewards(read_rewards("rltf_lines"))
     assert not functions
-    method = with_scorers(find("grpo").build(Unscored(task), n=2), named_rewards(scorers, task), [])
+    method = with_scorers(find("grpo").build(unscored(task), n=2), named_rewards(scorers, task), [])
     report = next(loop(method, build_cast(method, small_model), SMALL, steps=1))
     rewards = {round(t.scores["reward"], 6) for group in report.groups["main"] for t in group.traces}
     assert rewards <= {0.0, -0.3}
     other = source("sort")
-    method = with_scorers(find("grpo").build(Unscored(other), n=2), named_rewards(scorers, other), [])
+    method = with_scorers(find("grpo").build(unscored(other), n=2), named_rewards(scorers, other), [])
     with pytest.raises(ValueError, match="needs a task with tests of programs"):
         next(loop(method, build_cast(method, small_model), SMALL, steps=1))

@@ -18,14 +18,12 @@ from guards import guards
 
 from burnish.core.types import Task, Trace, Verdict
 from burnish.score.judge import judge, write_verdicts
-from burnish.tasks.batched import batched
 from burnish.tasks.data import Dataset
-from burnish.tasks.limited import Limited, judge_in_sandbox, sandboxed
 from burnish.tasks.resolve import resolve_task
-from burnish.tasks.rewarded import Rewarded
+from burnish.tasks.scoring import SandboxScoring
 from burnish.tasks.sort import Sort
-from burnish.tasks.source import SameTasks
 from burnish.tasks.table import BUILTIN, source
+from burnish.tasks.task_set import limited, rewarded, sandboxed, task_set
 from burnish.verifiers.final_answer import final_answer
 from burnish.verifiers.verifier import Verifier, verifier
 
@@ -84,10 +82,10 @@ def test_only_the_guilty_replies_fail(tmp_path: Path) -> None:
     pytest.importorskip("math_verify")
     data = tmp_path / "d.jsonl"
     data.write_text('{"prompt": "a", "answer": "\\\\sqrt{2}"}\n{"prompt": "b", "answer": "\\\\sqrt{2}"}\n')
-    limited = Limited(Dataset(data), 1.0)
-    task = limited.task("train", 0)
+    short = limited(Dataset(data), 1.0)
+    task = short.task("train", 0)
     replies = [r"\boxed{\sqrt{2}}", r"\boxed{\Gamma(99999999)}", r"\boxed{\frac{2}{\sqrt{2}}}", r"\boxed{3}"]
-    one, guilty, three, four = judge(limited, [task] * 4, replies)
+    one, guilty, three, four = judge(short, [task] * 4, replies)
     assert (one.correct, three.correct, four.correct) == (True, True, False)
     assert not (one.failed or three.failed or four.failed)
     assert guilty.failed and guilty.score == 0.0
@@ -170,15 +168,15 @@ def test_hostile_replies_to_every_scorer(hostile: ModuleType) -> None:
 def test_the_sandbox_is_as_strong_as_the_kernel_allows() -> None:
     family = source("sort")
     task = family.task("train", 0)
-    assert judge_in_sandbox(family, [task], ["x"]) is not None
+    assert task_set(family).verdicts([task], ["x"]) is not None
     assert set(verifier("builtin").isolation) == {"limits", "scratch", "namespaces", "landlock", "seccomp"}
 
 
 def test_any_object_with_the_declared_methods_scores_batches() -> None:
-    """BatchSource is a protocol: a user's class scores a batch in one call and says what becomes of failures."""
+    """Scoring is a protocol: a user's class scores a batch in one call and says what becomes of failures."""
 
-    class Mine(SameTasks):
-        eager, calls = None, 0
+    class Mine(Sort):
+        eager, calls, drop_failed = None, 0, True
 
         def require_verifier(self, split: str) -> None: ...
 
@@ -189,13 +187,13 @@ def test_any_object_with_the_declared_methods_scores_batches() -> None:
             self.calls += 1
             return [Verdict(len(reply) / 10, False) for reply in replies]
 
-    mine = Mine(source("sort"), drop_failed=True)
-    assert batched(mine) is mine and batched(mine).drop_failed
+    mine = Mine()
+    assert task_set(mine).scoring is mine and task_set(mine).drop_failed
     assert [verdict.score for verdict in judge(mine, [mine.task("train", 0)] * 2, ["ab", "abc"])] == [0.2, 0.3]
     assert mine.calls == 1
-    rewarded, limited = Rewarded(source("sort"), lambda completions: [0.0]), Limited(source("sort"))
-    assert batched(rewarded) is rewarded and batched(limited) is limited
-    assert isinstance(batched(source("sort")), Limited)
+    paid = rewarded(source("sort"), lambda completions: [0.0])
+    assert task_set(paid) is paid
+    assert isinstance(task_set(source("sort")).scoring, SandboxScoring)
 
 
 def test_one_place_writes_verdicts_on_traces() -> None:

@@ -22,8 +22,8 @@ from burnish.learn.term import CLAIMED
 from burnish.learn.terms.imitation import imitate
 from burnish.methods.imitation import sft
 from burnish.tasks.resolve import resolve_task
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 from burnish.zoo.agentrefine import Refined, agentrefine, count_refinements
 from burnish.zoo.rise import best_of_states, reward_weights, rise
 from burnish.zoo.stepagent import (
@@ -246,7 +246,7 @@ def test_the_best_reply_of_each_state_is_kept_by_a_rule(rule: str, kept: int) ->
 @pytest.mark.parametrize(("rewards", "lengths"), [((1.0, 0.0, 0.0), (1, 3, 2)), ((0.0, 0.5, 1.0), (4, 1, 2))])
 def test_rise_weighs_means_of_tokens(rewards: tuple[float, ...], lengths: tuple[int, ...], small_model: Path) -> None:
     """mean over replies of e^(r / 0.4) x the mean of their tokens' -log pi: a long reply weighs no more."""
-    method = rise(Rewarded(source("sort"), coin), attempts=1, candidates=2)
+    method = rise(rewarded(source("sort"), coin), attempts=1, candidates=2)
     models = build_cast(method, small_model)
     ((phase, groups, step),) = credited(method, models)
     prompt = groups[0].traces[0].turns[0]
@@ -273,7 +273,7 @@ def test_as_good_as_the_best_attempt_is_best_so_far(reward: float, kept: bool) -
 def test_rise_trains_on_the_reply_and_reads_the_attempts(small_model: Path) -> None:
     found = []
     for tau in (0.4, math.inf):
-        method = rise(Rewarded(source("sort"), coin), attempts=3, candidates=2, tau=tau)
+        method = rise(rewarded(source("sort"), coin), attempts=3, candidates=2, tau=tau)
         ((phase, groups, step),) = credited(method, build_cast(method, small_model))
         found.append(gradient(groups, phase.learn, step))
     for trace in (trace for group in groups for trace in group.traces):
@@ -301,8 +301,8 @@ def test_an_experts_games_are_learned(name: str, tmp_path: Path) -> None:
     """Binary search as the expert: the model plays the game better afterwards."""
     from burnish import train
     from burnish.core.seeds import rng
+    from burnish.envs.guess import Guess
     from burnish.store.reader import open_store
-    from burnish.tasks.guess import Guess
 
     games, file = Guess(1), tmp_path / "games.jsonl"
     rows = [games.transcript(games.problem("train", i), rng("expert", i), 1.0) for i in range(300)]

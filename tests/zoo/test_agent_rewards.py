@@ -16,14 +16,13 @@ from burnish.core.loop import loop
 from burnish.core.step import Step
 from burnish.core.task import Verdict
 from burnish.core.types import Clock, Group, Task, Trace, Turn
+from burnish.envs.hops import Question, retrieve
+from burnish.envs.search import Searching, read_step
 from burnish.methods.policy import grpo
 from burnish.reward_functions.resolve import read_rewards
-from burnish.tasks.hops import Question, retrieve
-from burnish.tasks.limited import Limited
 from burnish.tasks.passages import with_distractors
-from burnish.tasks.rewarded import Rewarded
-from burnish.tasks.search import Searching, read_step
 from burnish.tasks.table import source
+from burnish.tasks.task_set import limited, rewarded
 from burnish.verifiers.checks import BadRow
 from burnish.verifiers.table import build_check, load_verifiers
 from burnish.zoo.entropy_grpo import entropy_grpo, entropy_of_thoughts, thought_tokens
@@ -204,7 +203,7 @@ def test_verdicts_come_from_the_sandbox_too(name: str) -> None:
     family = source(f"{name}:2")
     tasks = [family.task("heldout", i) for i in range(3)]
     replies = [text_of_expert(tasks[0]), "nothing", text_of_expert(tasks[0])]
-    found = [v.correct for v in Limited(family).verdicts(tasks, replies)]
+    found = [v.correct for v in limited(family).verdicts(tasks, replies)]
     assert found[0] and not found[1]
 
 
@@ -304,7 +303,7 @@ def trained(method: Any, model: Path) -> torch.Tensor:
 
 
 def test_rag_rl_with_all_distractors_is_grpo(small_model: Path) -> None:
-    task = Rewarded(source("passages:1"), lambda completions: [float(len(text) % 3) for text in completions])
+    task = rewarded(source("passages:1"), lambda completions: [float(len(text) % 3) for text in completions])
     hardest = trained(rag_rl(task, curriculum="max", n=3), small_model)
     assert torch.equal(hardest, trained(grpo(task, n=3, beta=0.01), small_model))
     assert not torch.equal(hardest, trained(rag_rl(task, curriculum="min_max", n=3), small_model))
@@ -312,7 +311,7 @@ def test_rag_rl_with_all_distractors_is_grpo(small_model: Path) -> None:
 
 def test_a_bonus_for_the_entropy_of_thoughts(small_model: Path) -> None:
     """alpha .4, kappa 2: A 1, H 1 gives 1.4; A 1, H 2 gives 1.5 (the cap); A -1, H 1 gives -.6; outside unchanged."""
-    models = build_cast(entropy_grpo(Rewarded(source("sort"), lambda completions: [0.0])), small_model)
+    models = build_cast(entropy_grpo(rewarded(source("sort"), lambda completions: [0.0])), small_model)
     chat = models["policy"].chat
     reply = chat.reply("<think>ab</think>c")
     for advantage, wanted in ((1.0, [1.4, 1.5]), (-1.0, [-0.6, -0.5])):
@@ -328,7 +327,7 @@ def test_a_bonus_for_the_entropy_of_thoughts(small_model: Path) -> None:
 
 
 def test_without_the_bonus_it_is_grpo(small_model: Path) -> None:
-    task = Rewarded(source("calls"), lambda completions: [float(len(text) % 3) for text in completions])
+    task = rewarded(source("calls"), lambda completions: [float(len(text) % 3) for text in completions])
     assert torch.equal(trained(entropy_grpo(task, n=4, alpha=0.0), small_model), trained(grpo(task, n=4), small_model))
 
 

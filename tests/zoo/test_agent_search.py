@@ -20,15 +20,15 @@ from burnish.rollout.search_tree import Node, uct
 from burnish.rollout.searched import replies_with, searched
 from burnish.score.words import told, word_logps
 from burnish.select.siblings import sibling_pairs
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 from burnish.zoo.agent_q import agent_q, mixed_value
 from burnish.zoo.agent_r import REVISIONS, agent_r, beside, revisions, shared, spliced
 from burnish.zoo.itool import easier_first, itool
 from burnish.zoo.lspo import action_values, k_means, lspo, regret_matching
 
 GAMES = Tossed(source("guess"))
-SORT = Rewarded(source("sort"), coin)
+SORT = rewarded(source("sort"), coin)
 
 
 def said(*tokens: int, after: Turn, author: str = "policy") -> Turn:

@@ -14,14 +14,14 @@ from burnish.core.loop import loop
 from burnish.core.types import Group, Trace, Turn
 from burnish.learn.maths.preference import Replies
 from burnish.methods.table import find
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 from burnish.zoo import cgpo as zoo_cgpo
 from burnish.zoo.cgpo import closeness, constrained_advantage, dpo_with_nll_loss
 from burnish.zoo.constrained_rlhf import EQUALITY, SquashedMultipliers, mixed_advantages, read_thresholds, standardised
 from burnish.zoo.dynamic_control_ideation import control_words, steered_sum
 
-TASK = Rewarded(source("sort"), coin)
+TASK = rewarded(source("sort"), coin)
 
 
 def baseline(reward: float) -> Trace:

@@ -25,8 +25,8 @@ from burnish.methods.table import find
 from burnish.score.judges import read_judge
 from burnish.score.judges.battles import fought
 from burnish.score.maths.bradley_terry import elo
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 from burnish.zoo.arena_learning import decided_battles, outcomes, winners
 from burnish.zoo.teams_rl import OPERATIONS, Instructor
 
@@ -183,7 +183,7 @@ def test_what_battles_leave_to_train_on() -> None:
 
 def test_the_four_stages_of_a_round(small_model: Path) -> None:
     """Each stage trains its own models, and the reference is the policy at the start of the stage."""
-    task = Rewarded(source("sort:1"), lambda completions: [float(sum(map(ord, text)) % 2) for text in completions])
+    task = rewarded(source("sort:1"), lambda completions: [float(sum(map(ord, text)) % 2) for text in completions])
     rivals = "+".join(f"policy(temperature=1, max_tokens={k})" for k in (4, 5, 6, 7))
     method = find("arena_learning").build(task, rivals=rivals, stage=1, updates=1)
     models = build_cast(method, small_model)

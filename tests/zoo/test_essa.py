@@ -19,8 +19,8 @@ from burnish.core.step import Step
 from burnish.core.types import Clock
 from burnish.models.build import Models, build
 from burnish.models.lora import Lora
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 from burnish.zoo.essa import (
     CANDIDATE,
     CMAES,
@@ -33,7 +33,7 @@ from burnish.zoo.essa import (
     weights_by_fitness,
 )
 
-TASK = Rewarded(source("sort"), coin)
+TASK = rewarded(source("sort"), coin)
 NAME = "layer.lora_{}.default.weight"
 
 
@@ -228,7 +228,7 @@ def brief(completions: list[str]) -> list[float]:
 @pytest.mark.slow
 def test_it_learns_to_be_brief(small_model: Path) -> None:
     """From adapters that are not zero, as those of an SFT run are: replies of a random model become shorter."""
-    method = essa(Rewarded(source("sort"), brief), population=12, sigma=1.0, share=1.0)
+    method = essa(rewarded(source("sort"), brief), population=12, sigma=1.0, share=1.0)
     models, settings = started(method, small_model), replace(SMALL, prompts=6)
     for name in ("policy", "start"):
         dice = torch.Generator().manual_seed(0)

@@ -18,8 +18,8 @@ from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.group import group_relative
 from burnish.methods.table import find
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 from burnish.zoo.moe_lm import best_candidate_targets, chosen
 from burnish.zoo.pf_ppo import Fits, filtered, r_squared
 
@@ -87,7 +87,7 @@ def test_the_strategy_with_the_best_fit_is_chosen() -> None:
 
 def test_pf_ppo_of_all_replies_is_ppo(small_model: Path) -> None:
     options = {"n": 2, "updates": 1}
-    task = Rewarded(source("sort"), coin)
+    task = rewarded(source("sort"), coin)
     (plain,) = gradients(find("ppo").build(task, **options), small_model)
     for strategy in ("all", "bw"):  # the best and the worst of two are all of them
         (found,) = gradients(find("pf_ppo").build(task, strategy=strategy, **options), small_model)
@@ -108,7 +108,7 @@ def test_advantages_are_over_fresh_and_replayed_replies() -> None:
 
 
 def test_right_replies_of_the_collector_join_the_policys_groups(small_model: Path) -> None:
-    task = Rewarded(source("sort"), coin)
+    task = rewarded(source("sort"), coin)
     built = find("rlep").build(task, n=4, replay=2, collect_steps=1, minibatches=1)
     models = build_cast(built, small_model)
     report = next(loop(built, models, SMALL, steps=1))
@@ -127,7 +127,7 @@ def test_right_replies_of_the_collector_join_the_policys_groups(small_model: Pat
 
 def test_without_replay_the_second_run_is_the_first(small_model: Path) -> None:
     """Both start from one model and see the same questions: their updates differ by their samples alone."""
-    task = Rewarded(source("sort"), coin)
+    task = rewarded(source("sort"), coin)
     built = find("rlep").build(task, n=4, replay=0, collect_steps=1, minibatches=1)
     (collect, groups, _), (main, fresh, _) = credited(built, build_cast(built, small_model))
     assert [g.task.key for g in groups] == [g.task.key for g in fresh]

@@ -25,19 +25,19 @@ from burnish.learn.batch import write_claims
 from burnish.learn.learn import Learn
 from burnish.methods.policy import grpo
 from burnish.models.build import Models
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 from burnish.zoo import sapo_swarm as swarm_files
 from burnish.zoo.sapo_swarm import SharedGroup, SwarmFolder, sapo_swarm
 
-TASK = Rewarded(source("sort"), coin)
+TASK = rewarded(source("sort"), coin)
 
 
 def by_last_letter(completions: list[str]) -> list[float]:
     return [float(text.endswith("1")) for text in completions]
 
 
-JUDGED = Rewarded(source("sort"), by_last_letter)
+JUDGED = rewarded(source("sort"), by_last_letter)
 
 
 def line(*texts: str, finished: bool = True, **changed: Any) -> str:
@@ -145,7 +145,7 @@ def strict(completions: list[str], answer: list[Any]) -> list[float | None]:
 
 def test_no_line_of_a_peer_ends_a_step(small_model: Path, tmp_path: Path) -> None:
     """Each hostile line beside an honest one: the honest one is drawn, the other is left out and counted."""
-    method = sapo_swarm(Rewarded(source("sort"), strict), swarm=str(tmp_path), node="mine", external=2)
+    method = sapo_swarm(rewarded(source("sort"), strict), swarm=str(tmp_path), node="mine", external=2)
     models = build_cast(method, small_model)
     file, honest = tmp_path / "other.00000000.jsonl", line("a1", "b2", key="honest", given={"answer": "1"})
     for name, hostile in HOSTILE.items():

@@ -18,15 +18,15 @@ from burnish.learn.maths.preference import dpo_logistic
 from burnish.rollout.search_tree import Node
 from burnish.rollout.searched import EpisodeTrees
 from burnish.select.siblings import sibling_pairs
-from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.tasks.task_set import rewarded
 from burnish.zoo.meds3 import after_the_first, meds3
 from burnish.zoo.r_mcts import SCALE, Memory, merge, on_scale, r_mcts, r_mcts_distill, surprise
 from burnish.zoo.rest_mcts import rest_mcts
 from burnish.zoo.rlm_blueprint import rlm_blueprint
 from burnish.zoo.step_apo import step_apo, step_apo_loss
 
-SORT = Rewarded(source("sort"), coin)
+SORT = rewarded(source("sort"), coin)
 GAMES = Tossed(source("guess"))
 
 

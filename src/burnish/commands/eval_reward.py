@@ -121,8 +121,8 @@ def _measured(name: str, options: EvalRewardOptions) -> tuple[dict[str, Any], li
 
 def _require_verifier(source: Source) -> None:
     """Raise ValueError, before anything is loaded, if --policy needs a gold standard that the task does not have."""
+    from burnish.core.task import NoVerifier
     from burnish.score.judge import require_verifier
-    from burnish.tasks.source import NoVerifier
 
     try:
         require_verifier(source, "heldout")

@@ -122,20 +122,20 @@ def _report(name: str, options: EvalOptions, console: Console) -> Report:
     from burnish.commands.loaded import is_reward_model, load_policy, print_assumed_template
     from burnish.core.roles import frozen
     from burnish.core.step import Settings
+    from burnish.envs.named_tools import read_tools
     from burnish.evals import measures
     from burnish.evals.token_shift import token_shifts
     from burnish.models.template import Style, read_template
     from burnish.run.lengths import Needs, fit
     from burnish.tasks.resolve import resolve_task
-    from burnish.tasks.seated import Seated
-    from burnish.tasks.tooled import Tooled, read_tools
+    from burnish.tasks.task_set import with_opponent, with_tools
 
     source = resolve_task(options.task, options.reward, columns=options.columns)
     if options.tools:
-        source = Tooled(source, read_tools(options.tools))
+        source = with_tools(source, read_tools(options.tools))
     others = {"opponent": frozen(options.opponent)} if options.opponent else {}
     if others:
-        source = Seated(source, "opponent", "opponent")
+        source = with_opponent(source, "opponent", "opponent")
     scores = is_reward_model(name)
     measure = _measure(source, options, scores)
     guides = read_guides(options.guide, options.against)

@@ -192,11 +192,11 @@ def scored_source(task: str, reward: str | None, columns: str | None) -> tuple[S
     from burnish.reward_functions.resolve import read_rewards
     from burnish.rewards.read import named_rewards, split_rewards
     from burnish.tasks.resolve import resolve_task
-    from burnish.tasks.unscored import Unscored
+    from burnish.tasks.task_set import unscored
 
     functions, scorers = split_rewards(read_rewards(reward) if reward else [])
     source = resolve_task(task, functions, columns=columns)
-    source = Unscored(source) if scorers and not functions else source
+    source = unscored(source) if scorers and not functions else source
     return source, named_rewards(scorers, source)
 
 

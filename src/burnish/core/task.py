@@ -47,3 +47,7 @@ class Verdict:
     reason: str = ""
     failed: bool = False
     parts: Mapping[str, float] = field(default_factory=dict, compare=False)
+
+
+class NoVerifier(ValueError):
+    """Raised by a source of tasks without a verifier; the message says what to pass instead."""

@@ -14,6 +14,7 @@ from burnish.core import randomness
 from burnish.core.messages import shown
 from burnish.core.scorer import is_failed
 from burnish.core.step import Settings, Step
+from burnish.core.task import NoVerifier
 from burnish.core.types import Clock, Group, Task
 from burnish.engine.mixture import Blend
 from burnish.models.build import Models
@@ -21,7 +22,7 @@ from burnish.rollout.episodes import episodes, rewarded_while_played
 from burnish.rollout.sample import sample
 from burnish.score.judge import judge, reply_text, require_verifier
 from burnish.score.model import reward_model as scored_by_model
-from burnish.tasks.source import NoVerifier, Source
+from burnish.tasks.source import Source
 from burnish.verifiers.final_answer import final_answer
 
 RESAMPLES = 1000

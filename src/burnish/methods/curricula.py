@@ -18,9 +18,8 @@ from burnish.method import Method, Option, Phase, chain
 from burnish.score.judges import Judge, read_judge
 from burnish.score.majority import known_or_majority
 from burnish.tasks.resolve import mixture_of
-from burnish.tasks.rewarded import Rewarded
-from burnish.tasks.source import SameTasks, Source
-from burnish.tasks.unscored import Unscored
+from burnish.tasks.source import Source
+from burnish.tasks.task_set import task_set
 
 Curriculum = Callable[[Method, Source], Method]
 Temperature = Annotated[float, Option("Of the softmax over the sources: large is uniform.", above=0)]
@@ -237,10 +236,7 @@ def _changed(method: Method, name: str, change: Callable[[Phase], Phase], who: J
 
 def _any_prompt(phase: Phase, source: Source) -> Phase:
     """The phase with a verifier that scores prompts of the run, too: by the majority, where it knows the data alone."""
-    inner = source
-    while isinstance(inner, SameTasks):
-        if isinstance(inner, Rewarded | Unscored):
-            return phase
-        inner = inner.source
+    if task_set(source).rewarded_by != "task":
+        return phase
     parts = (known_or_majority(atom) if atom.kind == "task_reward" else atom for atom in phase.score)
     return replace(phase, score=chain(*parts))

@@ -14,8 +14,8 @@ from burnish.papers import rewards as papers
 from burnish.rewards import DENSE, Scorer, mark_failed, register_reward
 from burnish.score.judge import reply_text
 from burnish.score.segments import tokens_of
-from burnish.tasks.limited import sandboxed
-from burnish.tasks.source import Source, unwrapped
+from burnish.tasks.source import Source
+from burnish.tasks.task_set import sandboxed
 from burnish.verifiers.code.grader import code_grader
 from burnish.verifiers.code.outcome import Class, Outcome
 
@@ -40,7 +40,7 @@ def rltf_lines(
     scales by (all tokens / tokens of the line); here the mean over the line's tokens is taken. Departure: the paper
     decides by the class of an exception whether its line is to blame; here it is whenever the line is the program's.
     """
-    source = sandboxed(unwrapped(task))
+    source = sandboxed(task)
     if source is not None and source.scorer()["kind"] != "code":
         source = None  # refused when it is used: a scorer is built for any task
 

@@ -24,7 +24,7 @@ from burnish.envs.protocol import Observed, Outcome
 from burnish.envs.tools import TAG
 from burnish.models.reply_end import following, was_cut
 from burnish.rollout.starts import Reply, Start, sample_key
-from burnish.tasks.seated import OPPONENT
+from burnish.tasks.task_set import OPPONENT
 
 PLAY = "play"  # the tag of traces that an environment rewards, and of the noise of all replies in episodes
 

@@ -7,10 +7,8 @@ from burnish.engine.mixture import Blend
 from burnish.envs.tools import TAG
 from burnish.rollout.hosted import hosted
 from burnish.rollout.play import play
-from burnish.tasks.hosted import hosted_by
-from burnish.tasks.rewarded import is_rewarded
 from burnish.tasks.source import Source
-from burnish.tasks.tooled import has_tools
+from burnish.tasks.task_set import task_set
 
 WHOLE = "episode"  # the tag of episodes that a reward judges as a whole
 
@@ -28,12 +26,12 @@ def episodes(
     one_trace: each episode is one trace, its last conversation, also where an agent had several or none
     blend: other models that are mixed into every token; not where an agent of its own asks
     """
-    agent = hosted_by(source)
-    if agent is not None:
-        return hosted(agent.agent, n, temperature=temperature, who=who, paid=agent.pays, one_trace=one_trace)
-    if "env" in source.gives:
-        judged = TAG if has_tools(source) else WHOLE
-        paid = rewarded_while_played(source)
+    tasks = task_set(source)
+    if (agent := tasks.agent) is not None:
+        return hosted(agent.call, n, temperature=temperature, who=who, paid=agent.pays, one_trace=one_trace)
+    if "env" in tasks.gives:
+        judged = TAG if tasks.tools else WHOLE
+        paid = rewarded_while_played(tasks)
         return play(n, temperature=temperature, who=who, paid=paid, judged=judged, blend=blend)
     return None
 
@@ -43,7 +41,7 @@ def rewarded_while_played(source: Source) -> bool:
 
     Of a task with an environment, a reward by --reward takes the place of the environment's and judges whole episodes.
     """
-    agent = hosted_by(source)
-    if agent is not None:
-        return agent.pays
-    return "env" in source.gives and not has_tools(source) and not is_rewarded(source)
+    tasks = task_set(source)
+    if tasks.agent is not None:
+        return tasks.agent.pays
+    return "env" in tasks.gives and not tasks.tools and tasks.rewarded_by != "function"

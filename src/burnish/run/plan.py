@@ -11,6 +11,7 @@ from burnish.config.checks import check_engine, check_master_weights, check_opti
 from burnish.config.options import Config
 from burnish.core.method import Method
 from burnish.core.step import Settings
+from burnish.envs.named_tools import read_tools
 from burnish.methods.table import Entry
 from burnish.models.build import device_named
 from burnish.models.hub import hub_name, pinned
@@ -29,12 +30,9 @@ from burnish.run.pipeline import require_pipelined
 from burnish.run.placement import check_placing, threads_for
 from burnish.run.reward_versions import Versions, present
 from burnish.serve.pulled import read_pulled
-from burnish.tasks.hosted import Hosted
 from burnish.tasks.resolve import environments_of, pin, resolve_task
-from burnish.tasks.seated import Seated
 from burnish.tasks.source import Source
-from burnish.tasks.tooled import Tooled, read_tools
-from burnish.tasks.unscored import Unscored
+from burnish.tasks.task_set import unscored, with_agent, with_opponent, with_tools
 
 
 @dataclass(frozen=True)
@@ -71,15 +69,15 @@ def compose(
     for environment in environments_of(source):
         environment.seconds = options.env_timeout  # before any is reset
     if scorers and not functions:
-        source = Unscored(source)
+        source = unscored(source)
     if options.tools:
-        source = Tooled(source, read_tools(options.tools))
+        source = with_tools(source, read_tools(options.tools))
     if options.agent:
         agent = read_pulled(options.agent) or load_function(options.agent, "agent")
-        source = Hosted(source, agent, options.agent_pays)
+        source = with_agent(source, agent, options.agent_pays)
     opponent = read_opponent(options.opponent) if options.opponent else None
     if opponent is not None:
-        source = Seated(source, opponent.train, opponent.heldout)
+        source = with_opponent(source, opponent.train, opponent.heldout)
     additions = Additions(
         name=config.method,
         source=source,

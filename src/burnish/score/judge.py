@@ -10,8 +10,8 @@ import torch
 from burnish.core.types import Task, Trace, Verdict
 from burnish.envs.tools import TAG
 from burnish.models.chat import Chat
-from burnish.tasks.batched import batched
 from burnish.tasks.source import Source
+from burnish.tasks.task_set import task_set
 
 LAST = "last_reply"  # the tag of a trace whose last turn alone is the reply, where the policy also wrote earlier ones
 _ONE_AT_A_TIME = threading.RLock()  # verifiers and reward functions need not be thread-safe
@@ -19,15 +19,15 @@ _ONE_AT_A_TIME = threading.RLock()  # verifiers and reward functions need not be
 
 def require_verifier(source: Source, split: str = "train") -> None:
     """Raise NoVerifier, before anything is sampled, if replies cannot be scored."""
-    batched(source).require_verifier(split)
+    task_set(source).require_verifier(split)
 
 
 def judge(source: Source, tasks: list[Task], replies: list[str]) -> Sequence[Verdict]:
-    """A verdict for each reply, as the source scores a batch (tasks/batched.py)."""
+    """A verdict for each reply, as the source scores a batch (tasks/scoring.py)."""
     if not replies:
         return []
     with _ONE_AT_A_TIME:
-        return batched(source).verdicts(tasks, replies)
+        return task_set(source).verdicts(tasks, replies)
 
 
 def judge_traces(source: Source, asked: Sequence[tuple[Task, Trace]], chat: Chat) -> Sequence[Verdict]:

@@ -14,8 +14,8 @@ from burnish.core.task import CANARY_PASSED
 from burnish.core.types import Group, Task, Verdict
 from burnish.models.chat import Chat
 from burnish.score.judge import judge_traces, reply_text, require_verifier, write_verdicts
-from burnish.tasks.batched import batched
 from burnish.tasks.source import EagerScoring, Source
+from burnish.tasks.task_set import task_set
 
 
 @supplies("score:reward")
@@ -25,7 +25,8 @@ def verify(source: Source, *, author: str = "policy", reader: str = "policy") ->
     If the verifier raises, the trace scores 0 and its note holds the reason; the run continues.
     """
     require_verifier(source)
-    eager, drop_failed = batched(source).eager, batched(source).drop_failed
+    tasks = task_set(source)
+    eager, drop_failed = tasks.eager, tasks.drop_failed
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         chat = step.models[reader].chat

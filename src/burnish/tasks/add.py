@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from burnish.tasks.family import Family, format_reply
+from burnish.tasks.family import Family
+from burnish.verifiers.answer_line import format_reply
 
 Sum = tuple[int, str, int]  # first number, "+" or "-", second number (never larger than the first under "-")
 # A column and a kind of mistake: "carry" forgets the carry, "one" is off by one, "turn" subtracts top from bottom.

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from burnish.core.task import Task, Verdict
+from burnish.core.task import Task
 from burnish.envs.protocol import Outcome
-from burnish.tasks.batched import batched
-from burnish.tasks.source import SameTasks, Source
+from burnish.tasks.source import Source
+from burnish.tasks.task_set import MadeTasks
 from burnish.verifiers.final_answer import final_answer
 
 AGAIN = "Incorrect. Please think again."
@@ -28,29 +28,25 @@ class Attempt:
 Pay = Callable[[Sequence[Attempt], bool], float]  # (attempts so far, whether the last one ended the episode) -> reward
 
 
-class Attempts(SameTasks):
+class Attempts(MadeTasks):
     """The tasks of a source as episodes of at most `most` attempts. pay: the reward of the newest attempt.
 
     until_right: a right attempt ends the episode; if not, all attempts are made
     """
 
     def __init__(self, source: Source, most: int, pay: Pay, *, until_right: bool = True, again: str = AGAIN) -> None:
-        inner = batched(source)
-        inner.require_verifier("train")
-        super().__init__(inner)
-        self._inner, self.most, self.pay, self.until_right, self.again = inner, most, pay, until_right, again
+        super().__init__(source)
+        self.source.require_verifier("train")
+        self.most, self.pay, self.until_right, self.again = most, pay, until_right, again
         self.gives = source.gives | {"env"}
 
     def task(self, split: str, index: int) -> Task:
         found = self.source.task(split, index)
         return Task(found.kind, found.prompt, {**found.given, "env": partial(Retry, self, found)}, found.key)
 
-    def verify(self, task: Task, reply: str) -> Verdict:
-        return self._inner.verify(task, reply)
-
     def judge(self, task: Task, reply: str) -> Attempt:
         """The attempt that a reply is."""
-        verdict = self._inner.verdicts([task], [reply])[0]
+        verdict = self.source.verify(task, reply)
         answer = "".join(final_answer(reply, str(task.given.get("answer", ""))).lower().split())
         return Attempt(answer, verdict.score, verdict.correct)
 

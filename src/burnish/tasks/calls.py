@@ -7,9 +7,10 @@ import random
 from typing import Any, ClassVar
 
 from burnish.core.seeds import rng
+from burnish.core.splits import check_level, in_split
 from burnish.core.task import Task, Verdict
-from burnish.tasks.family import LONGEST_REPLY, check_level, in_split
 from burnish.tasks.functions_store import EASY, STORE, Function
+from burnish.verifiers.answer_line import LONGEST_REPLY
 from burnish.verifiers.tool_calls import calls_of, calls_score, read_calls
 
 _SHAPE = {1: (2, 1, 0.0), 2: (4, 1, 0.0), 3: (6, 2, 0.1), 4: (8, 3, 0.15)}  # functions, calls, share without a call

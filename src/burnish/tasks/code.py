@@ -6,11 +6,11 @@ import random
 from typing import Any, ClassVar
 
 from burnish.core.seeds import key_of, rng
+from burnish.core.splits import check_level, in_split
 from burnish.core.task import Task, Verdict
 from burnish.sandbox.code.limits import SECONDS
 from burnish.tasks.code_options import check_code_options
 from burnish.tasks.countdown import Countdown
-from burnish.tasks.family import check_level, in_split
 from burnish.tasks.functions import Function, list_function, number_function
 from burnish.verifiers.code.canary import contradicting
 from burnish.verifiers.code.grader import Problem

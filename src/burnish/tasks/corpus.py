@@ -13,8 +13,8 @@ from functools import cache
 
 from burnish.core.randomness import rng
 from burnish.core.types import Message
+from burnish.envs.guess import Guess
 from burnish.tasks.family import Family
-from burnish.tasks.guess import Guess
 from burnish.tasks.table import BUILTIN
 
 LEVEL_SHARE = {1: 0.25, 2: 0.45, 3: 0.2, 4: 0.1}

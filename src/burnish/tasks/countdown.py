@@ -6,7 +6,8 @@ import random
 from collections.abc import Sequence
 
 from burnish.tasks.arithmetic import read
-from burnish.tasks.family import Family, format_reply
+from burnish.tasks.family import Family
+from burnish.verifiers.answer_line import format_reply
 
 Round = tuple[tuple[int, ...], int, str]  # the numbers as shown, the target, one expression that reaches it
 _SHAPES = {1: (2, "+-", 20), 2: (3, "+-", 20), 3: (3, "+-*", 12), 4: (4, "+-*", 12)}  # how many, signs, largest

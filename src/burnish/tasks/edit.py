@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import string
 
-from burnish.tasks.family import Family, format_reply
+from burnish.tasks.family import Family
 from burnish.tasks.slips import slip
+from burnish.verifiers.answer_line import format_reply
 
 Op = tuple[str, ...]  # ("drop", x), ("upper", x), ("double", x), ("first", x), ("turn", x, y)
 Edits = tuple[tuple[str, ...], tuple[Op, ...]]  # the letters, the edits in order

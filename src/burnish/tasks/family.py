@@ -8,47 +8,15 @@ problem, because the split is a property of the problem itself, not of how it wa
 from __future__ import annotations
 
 import random
-import re
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
-from burnish.core.seeds import key_of, rng
+from burnish.core.seeds import rng
+from burnish.core.splits import check_level, in_split
 from burnish.core.task import Task, Verdict
-from burnish.tasks.source import SPLITS
-
-HELDOUT_EVERY = 8  # one key in eight is held out
-LONGEST_REPLY = 4000  # characters at the end of a reply that a verifier reads
-_ANSWER = re.compile(r"answer\s*:", re.IGNORECASE)
+from burnish.verifiers.answer_line import answer_of
 
 Problem = Any  # a tuple of plain values; each family documents its own
-
-
-def format_reply(answer: str, *steps: str) -> str:
-    """A reply in the standard format: one working step per line, then the line `answer: ...`."""
-    return "\n".join([*steps, f"answer: {answer}"])
-
-
-def answer_of(reply: str) -> str | None:
-    """The text after the last `answer:` on its line, without surrounding spaces and final full stop; None if absent."""
-    places = list(_ANSWER.finditer(reply[-LONGEST_REPLY:]))
-    if not places:
-        return None
-    lines = reply[-LONGEST_REPLY:][places[-1].end() :].strip().splitlines()
-    return lines[0].strip().rstrip(".").strip() if lines else ""
-
-
-def in_split(split: str, key: str) -> bool:
-    """Whether the problem with this key belongs to the split: one key in eight is held out, by its hash."""
-    if split not in SPLITS:
-        raise ValueError(f"split {split!r} is unknown; the splits are {', '.join(SPLITS)}")
-    return (key_of(key) % HELDOUT_EVERY == 0) == (split == "heldout")
-
-
-def check_level(name: str, level: int, levels: tuple[int, ...]) -> int:
-    """The level; raise ValueError listing the valid levels if there is no such level."""
-    if level not in levels:
-        raise ValueError(f"task {name!r} has no level {level!r}; choose one of {', '.join(map(str, levels))}")
-    return level
 
 
 class Family(ABC):

@@ -15,9 +15,9 @@ from types import ModuleType
 from typing import Any
 
 from burnish.core.randomness import key_of
+from burnish.core.splits import SPLITS, in_split
 from burnish.core.types import Task, Verdict
-from burnish.tasks.family import format_reply, in_split
-from burnish.tasks.source import SPLITS
+from burnish.verifiers.answer_line import format_reply
 from burnish.verifiers.verifier import verifier
 
 PREFIX = "gym:"

@@ -16,9 +16,8 @@ from burnish.core.messages import prompt_shown
 from burnish.core.task import Task, Verdict
 from burnish.judges import read, vote
 from burnish.judges.question import Question, Template, question
-from burnish.tasks.rewarded import Rewarded
-from burnish.tasks.source import SameTasks, Source
-from burnish.tasks.unscored import Unscored
+from burnish.tasks.source import Source
+from burnish.tasks.task_set import MadeTasks
 
 ORDER, WORTH, LABEL = "judge_order", "judge_worth", "judge_label"  # what a judge task is given besides the row
 STRENGTH = "strength"  # column: how much better the chosen reply is, 1 to 3
@@ -49,7 +48,7 @@ def candidates(task: Task) -> tuple[list[str], list[float]]:
     return [str(given[first]), str(given[second])], [1.0, 0.0]
 
 
-class JudgeTasks(SameTasks):
+class JudgeTasks(MadeTasks):
     """Questions about the replies of a source's rows. Subclasses say how to ask and how to read."""
 
     eager = None
@@ -86,10 +85,10 @@ class JudgeTasks(SameTasks):
         return self.verdicts([task], [reply])[0]
 
     def verdicts(self, tasks: list[Task], replies: list[str]) -> Sequence[Verdict]:
-        if isinstance(self.source, Rewarded):
+        if self.source.rewarded_by == "function":
             return self.source.verdicts(tasks, replies)
         found = [self.rule(task, reply) for task, reply in zip(tasks, replies, strict=True)]
-        return [replace(one, score=0.0) for one in found] if isinstance(self.source, Unscored) else found
+        return [replace(one, score=0.0) for one in found] if self.source.rewarded_by == "scorers" else found
 
 
 class ScoredReplies(JudgeTasks):

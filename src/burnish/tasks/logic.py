@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from itertools import chain, combinations
 
-from burnish.tasks.family import Family, format_reply
+from burnish.tasks.family import Family
+from burnish.verifiers.answer_line import format_reply
 
 Claim = tuple[str, ...]  # ("lies", x), ("honest", x), ("or", x, y) one of them lies at least, ("and", x, y) both lie
 Puzzle = tuple[tuple[str, Claim], ...]  # who says what

@@ -11,11 +11,11 @@ import numpy as np
 
 from burnish.core import randomness
 from burnish.core.task import Task, Verdict
-from burnish.tasks.batched import batched
 from burnish.tasks.data.dataset import Dataset
 from burnish.tasks.data.scan import common
 from burnish.tasks.environment import CannotStart
-from burnish.tasks.source import BatchSource, Source, unwrapped
+from burnish.tasks.source import Source
+from burnish.tasks.task_set import TaskSet, leaves, task_set
 
 BLOCK = 1000  # tasks of a mixture with an endless source in which every source has its exact share
 FROM = "dataset"  # the key of Task.given that names the source of a task
@@ -67,7 +67,7 @@ class Mixture:
 
     @cached_property
     def _separated(self) -> bool:
-        inner = (unwrapped(one.source) for one in self.ingredients)
+        inner = (leaf for one in self.ingredients for leaf in leaves(one.source))
         tables = [source for source in inner if isinstance(source, Dataset)]
         held = np.concatenate([table.part("heldout").hashes for table in tables]) if tables else np.zeros(0)
         for table in tables:
@@ -149,8 +149,8 @@ class Mixture:
     # ------------------------------------------------------------------------------------------------- the verifiers
 
     @cached_property
-    def _judges(self) -> dict[str, BatchSource]:
-        return {one.name: batched(one.source) for one in self.ingredients}
+    def _judges(self) -> dict[str, TaskSet]:
+        return {one.name: task_set(one.source) for one in self.ingredients}
 
     @property
     def drop_failed(self) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from burnish.tasks.family import Family, format_reply
+from burnish.tasks.family import Family
+from burnish.verifiers.answer_line import format_reply
 
 Product = tuple[int, int]  # the long number, the digit
 _RANGES = {1: (10, 49, 5), 2: (10, 99, 9), 3: (100, 999, 9), 4: (1000, 9999, 9)}  # lowest, highest, largest digit

@@ -14,10 +14,10 @@ from itertools import islice
 from typing import Any
 
 from burnish.core.messages import Message
-from burnish.core.task import Task, Verdict
-from burnish.tasks.family import in_split
-from burnish.tasks.hosted import Hosted
-from burnish.tasks.source import NoVerifier, Source
+from burnish.core.splits import in_split
+from burnish.core.task import NoVerifier, Task, Verdict
+from burnish.tasks.source import Source
+from burnish.tasks.task_set import with_agent
 from burnish.tasks.verifiers_tools import ToolsetSource
 from burnish.tasks.verifiers_trace import VerifiersTrace, library
 
@@ -126,4 +126,4 @@ def of_environment(env: Any, name: str | None = None) -> Source:
             raise RuntimeError(f"the environment of verifiers failed: {str(found['error'])[:200]}")
         return float(found["reward"])
 
-    return Hosted(RowSource(env, name or type(env).__name__), agent, pays=True)
+    return with_agent(RowSource(env, name or type(env).__name__), agent, pays=True)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from burnish.core.seeds import rng
+from burnish.core.splits import check_level, in_split
 from burnish.core.task import Task, Verdict
-from burnish.tasks.family import answer_of, check_level, in_split
-from burnish.tasks.hops import Question, draw_question
+from burnish.envs.hops import Question, draw_question
+from burnish.verifiers.answer_line import answer_of
 
 
 def ask(question: str, passages: Sequence[str]) -> str:

@@ -7,7 +7,8 @@ import string
 from collections import deque
 from itertools import pairwise
 
-from burnish.tasks.family import Family, format_reply
+from burnish.tasks.family import Family
+from burnish.verifiers.answer_line import format_reply
 
 Maze = tuple[tuple[tuple[str, str], ...], str, str]  # edges, start, goal
 _SHAPE = {1: (4, 4, 2), 2: (6, 7, 3), 3: (8, 9, 4), 4: (10, 12, 5)}  # nodes, edges, steps of the shortest path

@@ -11,10 +11,11 @@ from typing import Any
 
 from burnish.core.messages import appended
 from burnish.core.seeds import rng
-from burnish.core.task import Task, Verdict
+from burnish.core.task import Task
 from burnish.judges import vote
 from burnish.tasks.judged import candidates, require_preferences
-from burnish.tasks.source import SameTasks, Source
+from burnish.tasks.source import Source
+from burnish.tasks.task_set import MadeTasks
 
 SCORES = "principle_scores"  # column: principle -> score in favour of the chosen reply; null where it abstains
 ONLY = "The reply is the better one for this request."
@@ -34,7 +35,7 @@ def negated(principle: str) -> str:
     return f"The opposite of this: {principle}"
 
 
-class Principled(SameTasks):
+class Principled(MadeTasks):
     """Pairs with a random list of principles in the prompt; the label is that of the decisive principle.
 
     s_p = score of principle p in favour of the chosen reply / variance of p's scores over the data
@@ -87,9 +88,6 @@ class Principled(SameTasks):
         texts = [negated(name) if sign < 0 else name for name, sign in zip(names, signs, strict=True)]
         decides = vote.decisive(scaled)
         return texts, True if decides is None else (scaled[decides] or 0.0) > 0
-
-    def verify(self, task: Task, reply: str) -> Verdict:
-        return self.source.verify(task, reply)
 
 
 def scores_of(row: Task) -> dict[str, float | None]:

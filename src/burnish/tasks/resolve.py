@@ -18,12 +18,11 @@ from burnish.tasks.data.dataset import Dataset
 from burnish.tasks.data.files import HUB_NAME
 from burnish.tasks.data.spec import Spec, read_spec
 from burnish.tasks.environment import EnvSource
-from burnish.tasks.flipped import Flipped
-from burnish.tasks.limited import Limited, sandboxed
+from burnish.tasks.flipped import flipped
 from burnish.tasks.mixture import Ingredient, Mixture
-from burnish.tasks.rewarded import Rewarded
-from burnish.tasks.source import SameTasks, Source, unwrapped
+from burnish.tasks.source import Source
 from burnish.tasks.table import GENERATED, closest, source
+from burnish.tasks.task_set import leaves, limited, rewarded, sandboxed, task_set
 from burnish.util.failures import said
 from burnish.util.paths import expanded
 
@@ -62,7 +61,7 @@ def resolve_task(
     resolved = _named(task, read_mapping(columns), env_process) if isinstance(task, str) else task
     if reward:
         parts = read_rewards(reward) if isinstance(reward, str) else reward
-        return Rewarded(resolved, make_reward(parts, seconds), drop_failed=drop_failed, workers=workers)
+        return rewarded(resolved, make_reward(parts, seconds), drop_failed=drop_failed, workers=workers)
     return _limited(resolved, seconds, drop_failed)
 
 
@@ -72,32 +71,23 @@ def _limited(source: Source, seconds: float | None, drop_failed: bool) -> Source
         parts = [replace(one, source=_limited(one.source, seconds, drop_failed)) for one in source.ingredients]
         return Mixture(source.name, parts)
     if seconds is not None:
-        return Limited(source, seconds, drop_failed=drop_failed)
-    return Limited(source, drop_failed=True) if drop_failed and sandboxed(source) is not None else source
+        return limited(source, seconds, drop_failed=drop_failed)
+    return limited(source, drop_failed=True) if drop_failed and sandboxed(source) is not None else source
 
 
 def datasets_of(source: Source) -> list[Dataset]:
     """The datasets from which a source takes its tasks."""
-    if isinstance(source, SameTasks):
-        return datasets_of(source.source)
-    if isinstance(source, Mixture):
-        return [dataset for one in source.sources() for dataset in datasets_of(one)]
-    return [source] if isinstance(source, Dataset) else []
+    return [leaf for leaf in leaves(source) if isinstance(leaf, Dataset)]
 
 
 def environments_of(source: Source) -> list[EnvSource]:
     """The environments of the user, or of another library, from which a source takes its tasks."""
-    if isinstance(source, EnvSource):
-        return [source]
-    if isinstance(source, Mixture):
-        return [found for one in source.sources() for found in environments_of(one)]
-    inner: Source | None = getattr(source, "source", None)
-    return [] if inner is None else environments_of(inner)
+    return [leaf for leaf in leaves(source) if isinstance(leaf, EnvSource)]
 
 
 def mixture_of(source: Source) -> Mixture | None:
     """The mixture behind a source, if it is one."""
-    inner = unwrapped(source)
+    inner = task_set(source).source
     return inner if isinstance(inner, Mixture) else None
 
 
@@ -165,7 +155,7 @@ def installed() -> dict[str, str]:
 def _one(spec: Spec, columns: Mapping[str, str], apart: bool) -> Source:
     if "flip" in spec.options:
         rest = {name: value for name, value in spec.options.items() if name != "flip"}
-        return Flipped(_one(replace(spec, options=rest), columns, apart), spec.options["flip"])
+        return flipped(_one(replace(spec, options=rest), columns, apart), spec.options["flip"])
     name, options = spec.name, dict(spec.options)
     if (adapter := adapted(name)) is not None:
         return adapter[0](adapter[1], **options)

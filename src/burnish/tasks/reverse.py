@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import string
 
-from burnish.tasks.family import Family, format_reply
+from burnish.tasks.family import Family
 from burnish.tasks.slips import slip
+from burnish.verifiers.answer_line import format_reply
 
 Letters = tuple[str, ...]
 _COUNT = {1: 4, 2: 6, 3: 9, 4: 13}

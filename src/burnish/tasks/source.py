@@ -1,4 +1,4 @@
-"""The protocols of tasks: `Source` (problems with a verifier), `BatchSource` (scores whole batches)."""
+"""The protocols of tasks: `Source` (problems with a verifier) and `Scoring` (verdicts on whole batches)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from burnish.core.task import Task, Verdict
 
-SPLITS = ("train", "heldout")
-
-
-class NoVerifier(ValueError):
-    """Raised by a source without a verifier; the message says what to pass instead."""
-
 
 class Source(Protocol):
     """A family of tasks.
@@ -21,6 +15,8 @@ class Source(Protocol):
     name   its name on the command line
     gives  the keys of each Task.given: "answer", "demo" (a correct worked reply), "mistake" (a plausible wrong one),
            "chosen"/"rejected" (a preference), "env" (a factory of environments), or any column of a dataset
+
+    A source that takes its tasks from others lists them in `sources()`; leaves (tasks/task_set.py) finds the last ones.
     """
 
     @property
@@ -58,18 +54,8 @@ class EagerScoring(Protocol):
 
 
 @runtime_checkable
-class BatchSource(Source, Protocol):
-    """A source that scores whole batches and says what becomes of replies that it could not score.
-
-    `Rewarded` (a reward function) and `Limited` (a verifier in the sandbox) are BatchSources; `batched` makes one of
-    any
-    Source.
-    """
-
-    @property
-    def drop_failed(self) -> bool:
-        """Whether replies without a verdict are removed from the batch, instead of scored 0."""
-        ...
+class Scoring(Protocol):
+    """What scores whole batches of replies: one of tasks/scoring.py, or a source that does so itself."""
 
     @property
     def eager(self) -> EagerScoring | None:
@@ -83,24 +69,3 @@ class BatchSource(Source, Protocol):
     def verdicts(self, tasks: list[Task], replies: list[str]) -> Sequence[Verdict]:
         """A verdict for each reply."""
         ...
-
-
-class SameTasks:
-    """The tasks of a source, unchanged: the base of BatchSources that score its replies in another way."""
-
-    def __init__(self, source: Source, drop_failed: bool = False) -> None:
-        self.source, self.drop_failed = source, drop_failed
-        self.name, self.summary, self.gives = source.name, source.summary, source.gives
-
-    def size(self, split: str) -> int | None:
-        return self.source.size(split)
-
-    def task(self, split: str, index: int) -> Task:
-        return self.source.task(split, index)
-
-
-def unwrapped(source: Source) -> Source:
-    """The source below all that change its scores or labels."""
-    while isinstance(source, SameTasks):
-        source = source.source
-    return source

@@ -6,20 +6,20 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
+from burnish.envs.bandit import BanditTask
+from burnish.envs.games.table import GAMES
+from burnish.envs.guess import Guess
+from burnish.envs.search import Search
 from burnish.tasks.add import Add
-from burnish.tasks.bandit import BanditTask
 from burnish.tasks.calls import Calls
 from burnish.tasks.code import Code
 from burnish.tasks.countdown import Countdown
 from burnish.tasks.edit import Edit
-from burnish.tasks.games.table import GAMES
-from burnish.tasks.guess import Guess
 from burnish.tasks.logic import Logic
 from burnish.tasks.multiply import Multiply
 from burnish.tasks.passages import Passages
 from burnish.tasks.path import Path
 from burnish.tasks.reverse import Reverse
-from burnish.tasks.search import Search
 from burnish.tasks.sort import Sort
 from burnish.tasks.source import Source
 from burnish.tasks.user import User

@@ -8,8 +8,9 @@ import string
 from typing import Any, ClassVar
 
 from burnish.core.seeds import rng
+from burnish.core.splits import check_level, in_split
 from burnish.core.task import Task, Verdict
-from burnish.tasks.family import LONGEST_REPLY, check_level, in_split
+from burnish.verifiers.answer_line import LONGEST_REPLY
 
 _GOALS = {1: 2, 2: 3, 3: 4, 4: 6}  # things to do, by level
 _THINGS = ("cup", "lamp", "knife", "bread", "towel", "plate", "egg", "book", "clock", "spoon", "bowl", "pan")

@@ -20,9 +20,9 @@ from typing import Any
 from burnish.core.messages import Message
 from burnish.core.task import Task
 from burnish.envs.guarded import in_loop
+from burnish.envs.played import Played
 from burnish.envs.protocol import Outcome
 from burnish.envs.tools import Tool, ToolEnv, parse_calls
-from burnish.tasks.environment import Played
 from burnish.tasks.source import Source
 from burnish.tasks.verifiers_trace import VerifiersTrace, library
 

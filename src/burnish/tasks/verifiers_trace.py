@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from burnish.core.messages import Message
-from burnish.tasks.source import NoVerifier
+from burnish.core.task import NoVerifier
 
 
 def library(name: str = "verifiers") -> ModuleType:

@@ -15,14 +15,14 @@ from burnish import credit, draw, learn, rollout
 from burnish.core.messages import Message, as_messages, text_of
 from burnish.core.parts import Part, supplies
 from burnish.core.step import Step
-from burnish.core.task import Task, Verdict
+from burnish.core.task import Task
 from burnish.core.types import Group
 from burnish.envs.action_check import Fault, check_action, check_calls
 from burnish.method import Method, Option, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
-from burnish.tasks.batched import batched
-from burnish.tasks.source import EagerScoring, SameTasks, Source
+from burnish.tasks.source import Source
+from burnish.tasks.task_set import MadeTasks
 
 AGENTREFINE = Paper(
     "agentrefine", "2501.01702", "AgentRefine: Enhancing Agent Generalization through Refinement Tuning"
@@ -40,7 +40,7 @@ METRICS = (
 FAULTS = "faults"  # in Task.given: one entry for each reply, {"kind", "reason"} or None
 
 
-class Refined(SameTasks):
+class Refined(MadeTasks):
     """The conversations of a source, with "train": False on each reply that is not a valid action.
 
     What a row says about its actions: `actions` and `slots` (patterns and values), or `tools` (JSON schemas); in
@@ -48,26 +48,11 @@ class Refined(SameTasks):
     """
 
     def __init__(self, source: Source) -> None:
-        inner = batched(source)
-        super().__init__(inner, inner.drop_failed)
-        self._inner = inner
+        super().__init__(source)
         self.gives = source.gives | {FAULTS}
-
-    @property
-    def eager(self) -> EagerScoring | None:
-        return self._inner.eager
 
     def task(self, split: str, index: int) -> Task:
         return marked(self.source.task(split, index))
-
-    def require_verifier(self, split: str) -> None:
-        self._inner.require_verifier(split)
-
-    def verify(self, task: Task, reply: str) -> Verdict:
-        return self._inner.verify(task, reply)
-
-    def verdicts(self, tasks: list[Task], replies: list[str]) -> Sequence[Verdict]:
-        return self._inner.verdicts(tasks, replies)
 
 
 def marked(task: Task) -> Task:

@@ -24,7 +24,6 @@ from burnish import credit, draw, learn, score
 from burnish.core.messages import Message, as_messages, text_of
 from burnish.core.parts import Rollout, supplies
 from burnish.core.step import Step
-from burnish.core.task import Verdict
 from burnish.core.types import Group, Task
 from burnish.envs.protocol import Observed, Outcome
 from burnish.method import Method, Option, Trace, frozen, method, roles
@@ -35,7 +34,8 @@ from burnish.rollout.play import note_episodes, of_episodes, play_on
 from burnish.rollout.trajectories import episode_trace
 from burnish.tasks.data.files import read_file, reader_of
 from burnish.tasks.data.messages import conversation
-from burnish.tasks.source import SameTasks, Source
+from burnish.tasks.source import Source
+from burnish.tasks.task_set import MadeTasks
 
 Win = Annotated[float, Option("The least reward of a won episode, where the environment does not say how it ended.")]
 EEF = Paper("eef", "2504.13145", "Exploring Expert Failures Improves LLM Agent Tuning")
@@ -51,13 +51,11 @@ def is_file_of_episodes(name: str) -> bool:
     return reader_of(Path(name).name) is not None
 
 
-class Recorded(SameTasks):
+class Recorded(MadeTasks):
     """The training tasks of which a file has an episode, each with it in given["recorded"]; held-out tasks as they are.
 
     Several rows may have the same task: each is a task of its own then.
     """
-
-    eager = None
 
     def __init__(self, source: Source, file: str) -> None:
         if "env" not in source.gives:
@@ -80,15 +78,6 @@ class Recorded(SameTasks):
         found = self.source.task("train", number)
         key = f"{found.key} | row {index}"  # two rows of one task are two tasks, which sample apart
         return replace(found, given={**found.given, RECORDED: messages}, key=key)
-
-    def require_verifier(self, split: str) -> None:
-        """The environment rewards."""
-
-    def verdicts(self, tasks: list[Task], replies: list[str]) -> list[Verdict]:
-        return [self.verify(task, reply) for task, reply in zip(tasks, replies, strict=True)]
-
-    def verify(self, task: Task, reply: str) -> Verdict:
-        return self.source.verify(task, reply)
 
     def _row(self, row: Any, where: str) -> tuple[int, tuple[Message, ...]]:
         messages = conversation(row.get("messages"), where) if isinstance(row, Mapping) else None

@@ -23,7 +23,7 @@ from burnish.core.messages import Message, text_of
 from burnish.core.parts import Part, supplies
 from burnish.core.schedules import Schedule, after
 from burnish.core.step import Step
-from burnish.core.task import Task, Verdict
+from burnish.core.task import Task
 from burnish.core.types import Group
 from burnish.credit.gae import advantages_and_returns
 from burnish.credit.turn_gae import fill_own
@@ -35,7 +35,8 @@ from burnish.method import Method, Option, chain, method, roles, trained
 from burnish.methods import opt, register
 from burnish.papers import Paper
 from burnish.select.turn_rows import episodes_of, own_span
-from burnish.tasks.source import SameTasks, Source
+from burnish.tasks.source import Source
+from burnish.tasks.task_set import MadeTasks
 
 MARFT = Paper("marft", "2504.16129", "MARFT: Multi-Agent Reinforcement Fine-Tuning")
 
@@ -64,10 +65,8 @@ def read_seats(text: str) -> tuple[Seat, ...]:
     return tuple(seats)
 
 
-class InTurn(SameTasks):
+class InTurn(MadeTasks):
     """The tasks of a source with an environment, played by several agents."""
-
-    eager = None
 
     def __init__(self, source: Source, seats: tuple[Seat, ...]) -> None:
         if "env" not in source.gives:
@@ -79,15 +78,6 @@ class InTurn(SameTasks):
         found = self.source.task(split, index)
         env = partial(Table, found.given["env"], self.seats)
         return replace(found, prompt=_with(found.prompt, self.seats[0].instruction), given={**found.given, "env": env})
-
-    def require_verifier(self, split: str) -> None:
-        """The environment rewards."""
-
-    def verdicts(self, tasks: list[Task], replies: list[str]) -> list[Verdict]:
-        return [self.verify(task, reply) for task, reply in zip(tasks, replies, strict=True)]
-
-    def verify(self, task: Task, reply: str) -> Verdict:
-        return self.source.verify(task, reply)
 
 
 class Table:

@@ -12,13 +12,14 @@ from typing import Annotated, Any
 
 from burnish import draw, learn, rollout, select
 from burnish.core.schedules import after, before
-from burnish.core.task import Message, Task, Verdict
+from burnish.core.task import Message, Task
 from burnish.envs.protocol import Observed, Outcome, read_observation, read_outcome, reset_arguments
 from burnish.method import Method, Option, Phase
 from burnish.methods import opt, register
 from burnish.methods.actor_critic import ppo_credit, ppo_models
 from burnish.papers import Paper
-from burnish.tasks.source import SameTasks, Source
+from burnish.tasks.source import Source
+from burnish.tasks.task_set import MadeTasks
 
 PANGU_AGENT = Paper(
     "pangu-agent", "2312.14878", "Pangu-Agent: A Fine-Tunable Generalist Agent with Structured Reasoning"
@@ -33,7 +34,7 @@ FUNCTIONS: Mapping[str, str] = {
 }  # what each function is asked; "act" is the extrinsic one
 
 
-class Intrinsic(SameTasks):
+class Intrinsic(MadeTasks):
     """The tasks of a source with an environment; each action comes after replies to these intrinsic functions.
 
     The memory of the agent is the conversation: every function reads all of it and adds its reply. Without functions
@@ -58,9 +59,6 @@ class Intrinsic(SameTasks):
         asked = FUNCTIONS[self.functions[0]]
         prompt = f"{found.prompt}\n{asked}" if isinstance(found.prompt, str) else _asking(found.prompt, asked)
         return Task(found.kind, prompt, given, found.key)
-
-    def verify(self, task: Task, reply: str) -> Verdict:
-        return self.source.verify(task, reply)
 
 
 class Thinking:

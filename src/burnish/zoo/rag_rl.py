@@ -20,8 +20,8 @@ from burnish.method import Method, Option, chain, frozen, method, roles
 from burnish.methods import opt, papers, register
 from burnish.reward_functions.resolve import make_reward, read_rewards
 from burnish.tasks.passages import with_distractors
-from burnish.tasks.rewarded import Rewarded, is_rewarded
 from burnish.tasks.source import Source
+from burnish.tasks.task_set import rewarded, task_set
 
 METRICS = (("distractors", "What was sampled", "mean number of passages that do not help, over the questions asked"),)
 
@@ -109,4 +109,5 @@ def rag_rl(
 
 def rewarded_by(task: Source, reward: str) -> Source:
     """The task with this reward, unless the run names one of its own."""
-    return task if is_rewarded(task) else Rewarded(task, make_reward(read_rewards(reward)))
+    own = task_set(task).rewarded_by == "function"
+    return task if own else rewarded(task, make_reward(read_rewards(reward)))

@@ -23,7 +23,6 @@ from burnish.core.parts import Part, per_trace, supplies
 from burnish.core.schedules import after, before, is_zero
 from burnish.core.scorer import mark_failed
 from burnish.core.step import Step
-from burnish.core.task import Verdict
 from burnish.core.types import Group, Task, Trace
 from burnish.credit.gae import advantages_and_returns
 from burnish.method import Method, Option, Phase, chain
@@ -32,9 +31,9 @@ from burnish.methods.actor_critic import anchors, ppo_models
 from burnish.score.judge import reply_text
 from burnish.score.maths.similarity import embedded
 from burnish.score.segments import tokens_of
-from burnish.tasks.batched import batched
-from burnish.tasks.limited import Sandboxed, sandboxed
-from burnish.tasks.source import SameTasks, Source, unwrapped
+from burnish.tasks.scoring import Sandboxed
+from burnish.tasks.source import Source
+from burnish.tasks.task_set import MadeTasks, sandboxed
 from burnish.verifiers.code.extract import program_of
 from burnish.verifiers.code.grader import code_grader
 from burnish.verifiers.code.outcome import Outcome
@@ -70,13 +69,11 @@ def read_refinement(reply: str) -> Refinement:
     return Refinement("", reply.strip(), 0)
 
 
-class Debugging(SameTasks):
+class Debugging(MadeTasks):
     """The tasks of a source of programs, each with its wrong program (`mistake`) and the outcome of running it."""
 
-    eager = None
-
     def __init__(self, source: Source) -> None:
-        inner = sandboxed(unwrapped(source))
+        inner = sandboxed(source)
         if inner is None or inner.scorer()["kind"] != "code":
             raise ValueError(f"task {source.name!r} has no tests of programs, which debugging needs; try --task code:3")
         if not {"mistake", "demo"} <= source.gives:
@@ -99,15 +96,6 @@ class Debugging(SameTasks):
         """The outcome of the tests for each reply, in the sandbox."""
         grader = code_grader(isolated=self.programs.scorer()["isolated"])
         return grader.outcomes([self.programs.facts(task) for task in tasks], replies)
-
-    def require_verifier(self, split: str) -> None:
-        batched(self.source).require_verifier(split)
-
-    def verify(self, task: Task, reply: str) -> Verdict:
-        return self.verdicts([task], [reply])[0]
-
-    def verdicts(self, tasks: list[Task], replies: list[str]) -> list[Verdict]:
-        return list(batched(self.source).verdicts(tasks, replies))
 
 
 @supplies("stream:adv", "stream:returns")

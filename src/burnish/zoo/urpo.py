@@ -16,7 +16,7 @@ from burnish.core import randomness
 from burnish.core.parts import Part
 from burnish.core.seeds import key_of
 from burnish.core.step import Step
-from burnish.core.task import Task, Verdict
+from burnish.core.task import NoVerifier, Task, Verdict
 from burnish.core.types import Group
 from burnish.judges import read, templates, vote
 from burnish.judges.question import Template, question
@@ -27,9 +27,9 @@ from burnish.papers import Paper
 from burnish.score.judges.asked import Item, by_group, items_of, note_unread
 from burnish.score.judges.judge import Judge
 from burnish.score.judges.of_model import ModelJudge
-from burnish.tasks.batched import batched
 from burnish.tasks.judged import RankedReplies, has_preferences
-from burnish.tasks.source import NoVerifier, SameTasks, Source
+from burnish.tasks.source import Source
+from burnish.tasks.task_set import MadeTasks
 
 URPO = Paper("urpo", "2507.17515", "URPO: A Unified Reward & Policy Optimization Framework for Large Language Models")
 
@@ -40,7 +40,7 @@ KIND = "urpo_kind"
 VERIFIED, REFEREE, OPEN = "verified", "referee", "open"
 
 
-class Refereed(SameTasks):
+class Refereed(MadeTasks):
     """Each row becomes one kind of task, by a hash of its key and the shares, among the kinds that it can be:
 
     verified  the row has an answer: the source's verifier scores the reply
@@ -78,7 +78,7 @@ class Refereed(SameTasks):
     def require_verifier(self, split: str) -> None:
         """Held-out replies are judged by the source's own verifier; training needs none for every kind."""
         if split != "train":
-            batched(self.source).require_verifier(split)
+            self.source.require_verifier(split)
 
     def verify(self, task: Task, reply: str) -> Verdict:
         return self.verdicts([task], [reply])[0]
@@ -86,7 +86,7 @@ class Refereed(SameTasks):
     def verdicts(self, tasks: list[Task], replies: list[str]) -> Sequence[Verdict]:
         """Verified tasks by the source, referee tasks by rank agreement; 0 for open ones."""
         found: dict[int, Verdict] = {i: Verdict(0.0, False) for i in range(len(tasks))}
-        for kind, judge in ((VERIFIED, batched(self.source)), (REFEREE, self.referee)):
+        for kind, judge in ((VERIFIED, self.source), (REFEREE, self.referee)):
             own = [i for i, task in enumerate(tasks) if task.given.get(KIND) == kind]
             if own and judge is not None:
                 try:

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from burnish.core.task import Task, Verdict
+from burnish.core.splits import SPLITS
+from burnish.core.task import NoVerifier, Task, Verdict
 from burnish.sandbox.code.limits import SECONDS
 from burnish.tasks.code_options import check_code_options
 from burnish.tasks.data import cache
@@ -31,7 +32,6 @@ from burnish.tasks.data.layout import HELDOUT_NAMES
 from burnish.tasks.data.lines import spooled
 from burnish.tasks.data.rows import ListRows, Rows, joined
 from burnish.tasks.data.scan import Scan, common, scan
-from burnish.tasks.source import SPLITS, NoVerifier
 from burnish.util.files import files_below
 from burnish.util.paths import expanded
 from burnish.verifiers.code.tests import names_tests

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from burnish.core.messages import Message
+from burnish.envs.games.game import Game, GameFamily
 from burnish.envs.protocol import Observed, Outcome
-from burnish.tasks.games.game import Game, GameFamily
 
 _SHAPE = {1: (4, "abcd", 3), 2: (8, "abcde", 4), 3: (14, "abcdef", 5)}  # items, letters, turns
 SYSTEM = "You think of an item. Answer yes or no."

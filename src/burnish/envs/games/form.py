@@ -6,8 +6,8 @@ import random
 import re
 from dataclasses import dataclass
 
+from burnish.envs.games.game import Game, GameFamily
 from burnish.envs.protocol import Outcome
-from burnish.tasks.games.game import Game, GameFamily
 
 _FIELDS = ("age", "day", "city", "code", "name", "size", "row")
 _COUNT = {1: 2, 2: 3, 3: 5}

@@ -7,8 +7,8 @@ import re
 from collections import deque
 from dataclasses import dataclass
 
+from burnish.envs.games.game import Game, GameFamily
 from burnish.envs.protocol import Outcome
-from burnish.tasks.games.game import Game, GameFamily
 
 _ROOMS = {1: 4, 2: 6, 3: 9}
 _EXTRA = {1: 1, 2: 2, 3: 2}  # doors beside those of a spanning tree

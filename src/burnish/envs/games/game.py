@@ -14,12 +14,13 @@ from typing import Any, ClassVar
 
 from burnish.core.messages import Message
 from burnish.core.seeds import rng
+from burnish.core.splits import check_level, in_split
 from burnish.core.task import Task
 from burnish.envs.expert import expert_episode
 from burnish.envs.guarded import GuardedEnv
+from burnish.envs.played import Played, demonstration_of
 from burnish.envs.protocol import Outcome
-from burnish.tasks.environment import Played, demonstration_of
-from burnish.tasks.family import LONGEST_REPLY, check_level, in_split
+from burnish.verifiers.answer_line import LONGEST_REPLY
 
 Position = Any  # a frozen dataclass or a tuple of plain values; each game documents its own
 

@@ -7,11 +7,12 @@ from functools import partial
 from typing import Any, ClassVar
 
 from burnish.core.seeds import rng
+from burnish.core.splits import check_level, in_split
 from burnish.core.task import Message, Task, Verdict
+from burnish.envs.hops import Question, draw_question, retrieve
 from burnish.envs.protocol import Outcome
 from burnish.envs.tools import parse_calls
-from burnish.tasks.family import LONGEST_REPLY, answer_of, check_level, in_split
-from burnish.tasks.hops import Question, draw_question, retrieve
+from burnish.verifiers.answer_line import LONGEST_REPLY, answer_of
 from burnish.verifiers.similarity import squad_normalised
 
 _TOP = {1: 1, 2: 2, 3: 3, 4: 3}  # passages that a search returns, by level

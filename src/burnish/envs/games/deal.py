@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass
 
 from burnish.core.messages import Message
+from burnish.envs.games.game import Game, GameFamily
 from burnish.envs.protocol import Outcome
-from burnish.tasks.games.game import Game, GameFamily
 
 _MARKUP = {1: 2, 2: 3, 3: 5}  # the most by which the opponent's first price is off its limit; as many rounds
 PLAYER, OPPONENT = "player", "opponent"

@@ -7,8 +7,8 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
+from burnish.envs.games.game import Game, GameFamily
 from burnish.envs.protocol import Outcome
-from burnish.tasks.games.game import Game, GameFamily
 
 _SHAPE = {
     0: ("abcdef", 2, 4, 3),

@@ -9,24 +9,24 @@ from typing import Any
 
 import pytest
 
+from burnish.core.task import NoVerifier
 from burnish.envs.expert import expert_episode
+from burnish.envs.games.deal import Bargain, Haggling
+from burnish.envs.games.files import Job, Shell
+from burnish.envs.games.form import Filling, Page
+from burnish.envs.games.game import Game
+from burnish.envs.games.maze import Plan, Walk
+from burnish.envs.games.nim import Heap, Taking
+from burnish.envs.games.questions import Items, Questions
+from burnish.envs.games.table import GAMES
+from burnish.envs.games.text_nav import Adventure, House
+from burnish.envs.games.wordle import Spelling, Words, marks
 from burnish.envs.guarded import GuardedEnv
 from burnish.envs.protocol import Outcome
 from burnish.models.known_models import resolve
 from burnish.models.load import load_chat
 from burnish.rollout.demonstrated import demonstration, demonstration_trace
 from burnish.tasks.environment import EnvSource
-from burnish.tasks.games.deal import Bargain, Haggling
-from burnish.tasks.games.files import Job, Shell
-from burnish.tasks.games.form import Filling, Page
-from burnish.tasks.games.game import Game
-from burnish.tasks.games.maze import Plan, Walk
-from burnish.tasks.games.nim import Heap, Taking
-from burnish.tasks.games.questions import Items, Questions
-from burnish.tasks.games.table import GAMES
-from burnish.tasks.games.text_nav import Adventure, House
-from burnish.tasks.games.wordle import Spelling, Words, marks
-from burnish.tasks.source import NoVerifier
 from burnish.tasks.table import source
 
 GOLDEN = {

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from burnish.core.messages import Message
 from burnish.core.seeds import rng
+from burnish.envs.games.game import Game, GameFamily
 from burnish.envs.protocol import Outcome
-from burnish.tasks.games.game import Game, GameFamily
 
 _HEAP = {1: (2, 11), 2: (6, 23), 3: (12, 47)}  # least and most in the heap
 MOST = 3  # that can be taken at once

@@ -9,10 +9,11 @@ from functools import partial
 from typing import Any, ClassVar
 
 from burnish.core.seeds import rng
+from burnish.core.splits import check_level, in_split
 from burnish.core.task import Message, Task, Verdict
+from burnish.envs.bandit_algorithms import LinUCB, Terms, best_arm, thompson, ucb, worth
 from burnish.envs.protocol import Outcome
-from burnish.tasks.bandit_algorithms import LinUCB, Terms, best_arm, thompson, ucb, worth
-from burnish.tasks.family import LONGEST_REPLY, check_level, in_split
+from burnish.verifiers.answer_line import LONGEST_REPLY
 
 _SHAPE = {1: (2, 8, 0.6), 2: (3, 12, 0.5), 3: (5, 16, 0.5), 4: (10, 30, 0.2)}  # arms, pulls, gap
 KINDS = ("bernoulli", "gaussian", "contextual")

@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any, ClassVar
 
 from burnish.core.seeds import rng
+from burnish.core.splits import check_level, in_split
 from burnish.core.task import Message, Task, Verdict
-from burnish.tasks.family import LONGEST_REPLY, check_level, in_split
+from burnish.verifiers.answer_line import LONGEST_REPLY
 
 _SHAPE = {1: (6, 7, 3), 2: (12, 15, 4), 3: (24, 31, 5), 4: (48, 63, 6)}  # least and most numbers, guesses
 _FIRST = 60  # the largest number a range may start at

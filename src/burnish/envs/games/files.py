@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from burnish.envs.games.game import Game, GameFamily
 from burnish.envs.protocol import Outcome
-from burnish.tasks.games.game import Game, GameFamily
 
 _SHAPE = {1: (3, 2, 0, 1), 2: (5, 3, 3, 1), 3: (7, 3, 4, 2)}  # files, folders, files inside folders, files to move
 HELP = "commands: ls cat cd pwd grep mv cp rm mkdir"

@@ -12,9 +12,9 @@ import pytest
 from conftest import SMALL, build_cast
 
 from burnish.core.loop import loop
+from burnish.envs.bandit import Arms, Bandit
+from burnish.envs.bandit_algorithms import LinUCB, best_arm, thompson, ucb, worth
 from burnish.methods.table import find
-from burnish.tasks.bandit import Arms, Bandit
-from burnish.tasks.bandit_algorithms import LinUCB, best_arm, thompson, ucb, worth
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.table import source
 

@@ -7,8 +7,8 @@ import re
 from collections import deque
 from dataclasses import dataclass
 
+from burnish.envs.games.game import Game, GameFamily
 from burnish.envs.protocol import Outcome
-from burnish.tasks.games.game import Game, GameFamily
 
 Cell = tuple[int, int]
 MOVES: dict[str, Cell] = {"n": (0, 1), "e": (1, 0), "s": (0, -1), "w": (-1, 0)}
