@@ -30,7 +30,7 @@ from burnish.run.placement import check_placing, threads_for
 from burnish.run.reward_versions import Versions, present
 from burnish.serve.pulled import read_pulled
 from burnish.tasks.hosted import Hosted
-from burnish.tasks.resolve import environments_of, pin, resolve_task
+from burnish.tasks.resolve import datasets_of, environments_of, pin, resolve_task
 from burnish.tasks.seated import Seated
 from burnish.tasks.source import Source
 from burnish.tasks.tooled import Tooled, read_tools
@@ -68,6 +68,8 @@ def compose(
         workers=workers,
         env_process=options.env_process,
     )
+    for dataset in datasets_of(source):
+        dataset.all_rows()  # another run of this process may have cut conversations
     for environment in environments_of(source):
         environment.seconds = options.env_timeout  # before any is reset
     if scorers and not functions:
@@ -128,10 +130,13 @@ def plan(
     require_same_tokens(replace(method, name=config.method), base)
     options = config.options
     if options.eval_tasks and source.size("heldout") == 0:
-        raise ValueError(
-            f"task {source.name!r} has no held-out rows to evaluate on; give it more rows, or turn evaluation off with "
-            "--eval-tasks 0"
-        )
+        if options.patience or options.product == "best":
+            raise ValueError(
+                f"task {source.name!r} has no held-out rows, by which --patience and --product best go; give it more "
+                "rows, or leave out these options"
+            )
+        options = replace(options, eval_tasks=0)  # one row, say: it trains, and nothing is evaluated
+        config = replace(config, options=options)
     if options.eval_measure == "loss" and Needs.of(method).samples:
         raise ValueError(
             f"--eval-measure loss is for methods that learn from given replies, and {config.method} samples its own; "
