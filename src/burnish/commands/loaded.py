@@ -22,7 +22,6 @@ def is_reward_model(model: str) -> bool:
     """Whether a model scores replies instead of giving them."""
     from burnish.models.known_models import resolve
     from burnish.models.load import stored_outputs
-
     return bool(stored_outputs(resolve(model)))
 
 
@@ -44,6 +43,7 @@ def load_policy(
     from burnish.models.build import build
     from burnish.models.known_models import resolve
     from burnish.models.load import stored_outputs
+    from burnish.run.lengths import require_room
 
     path = resolve(model)
     if stored_outputs(path):
@@ -55,6 +55,7 @@ def load_policy(
     others |= {"ref": frozen(reference)} if reference else {}
     others |= more or {}
     models = build({"policy": Role("frozen", "base"), **others}, path, settings, device=device, style=style)
+    require_room([models["policy"]], settings, samples=False)
     for warning in models["policy"].warnings:
         print(f"warning: {warning}", file=sys.stderr)
     return models
