@@ -1,4 +1,4 @@
-"""Options are refused by what they mean: those of other methods, rewards that nothing reads, replies beyond the context."""
+"""Options are refused by what they mean: of other methods, rewards that nothing reads, replies beyond the context."""
 
 from __future__ import annotations
 

@@ -48,14 +48,18 @@ def test_a_smaller_cache_is_predicted_as_it_was_asked_for(plan: Plan) -> None:
     whole, limited, less = plan()[0], plan("--kv-gib", "40")[0], plan("--kv-gib", "4")[0]
     assert whole > limited + 50 and limited > less > 0
     assert plan("--kv-gib", "1000")[0] == whole
-    assert "holds no reply of 1,024 tokens after a prompt of 256, whose keys and values take" in plan("--kv-gib", "0.1")[1]
+    assert (
+        "holds no reply of 1,024 tokens after a prompt of 256, whose keys and values take" in plan("--kv-gib", "0.1")[1]
+    )
 
 
 def test_a_cache_is_chosen_that_fits_and_a_given_one_is_kept(plan: Plan) -> None:
     peak, said = plan("--memory", "40GiB")
     kv = float(re.search(r"--kv-gib ([0-9.]+)", said)[1])  # type: ignore[index]
     assert 0 < peak <= 40 and 1 < kv < 30
-    assert plan("--kv-gib", str(kv), *re.findall(r"--(?:token-budget|checkpoint-activations) \S+", said)[0].split())[0] > 0
+    assert (
+        plan("--kv-gib", str(kv), *re.findall(r"--(?:token-budget|checkpoint-activations) \S+", said)[0].split())[0] > 0
+    )
     assert "--kv-gib 3" in plan("--memory", "40GiB", "--kv-gib", "3")[1]
     assert "or a smaller --kv-gib" in plan("--memory", "20GiB", "--kv-gib", "19")[1]
 

@@ -22,6 +22,7 @@ def is_reward_model(model: str) -> bool:
     """Whether a model scores replies instead of giving them."""
     from burnish.models.known_models import resolve
     from burnish.models.load import stored_outputs
+
     return bool(stored_outputs(resolve(model)))
 
 

@@ -89,7 +89,7 @@ class DecoderShape:
 
 
 def _by_usual_names(place: Path) -> dict[str, Any]:
-    """What a configuration says under names of its own, by the usual ones; nothing where transformers does not know it."""
+    """What a configuration says under names of its own, by the usual ones; nothing of an unknown one."""
     from transformers import AutoConfig
 
     try:

@@ -109,8 +109,8 @@ def compose(
     method = composed(entry.build(source, **config.arguments), additions)
     if functions and not scores_replies(method):
         raise ValueError(
-            f"{config.method} does not score sampled replies, so --reward has none to score; leave it out (burnish eval "
-            "RUN/model --reward measures what the run makes)"
+            f"{config.method} does not score sampled replies, so --reward has none to score; leave it out (burnish "
+            "eval RUN/model --reward measures what the run makes)"
         )
     source = next((phase.draw.source for phase in method.phases if phase.draw.source is not None), source)
     return source, method
