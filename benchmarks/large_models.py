@@ -88,6 +88,8 @@ CASES: dict[str, dict[str, Any]] = {
         "prompt": 128,
         "reply": 128,
     },
+    "sft-full-1.5b": {"shape": "qwen2.5-1.5b", "method": "sft", "prompts": 64, "prompt": 128, "reply": 128},
+    "grpo-full-1.5b": {"shape": "qwen2.5-1.5b", "beta": 0.0, **GRPO},
     "sft-full-3b": {"shape": "qwen2.5-3b", "method": "sft", "prompts": 32, "prompt": 128, "reply": 128},
     "sft-lora-3b-8k": {  # long rows: what activations take, and where they may be kept
         "shape": "qwen2.5-3b",

@@ -29,6 +29,8 @@ CASES: dict[str, dict[str, Any]] = {
     "grpo": {"method": "grpo", "lr": 1e-4, "n": 8, "max_new_tokens": 64, "beta": 0.04},
     "dpo": {"method": "dpo", "lr": 1e-4},
     "sft, LoRA": {"method": "sft", "lr": 1e-3, "lora": 16},
+    "sft, --shard states": {"method": "sft", "lr": 1e-4, "shard": "states", "save_every": 0},
+    "sft, --master-weights split": {"method": "sft", "lr": 1e-4, "master_weights": "split"},
 }
 
 

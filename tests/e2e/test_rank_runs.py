@@ -12,16 +12,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import torch.distributed as dist
 from guards import guards
+from safetensors.torch import load_file
 
+from burnish.checkpoint.checkpoint import OPTIMISER
 from burnish.checkpoint.diff import differences
 from burnish.distributed.ray import watchdog
 from burnish.store.reader import open_store
 
 pytestmark = [
     pytest.mark.skipif(not dist.is_gloo_available(), reason="this torch has no gloo"),
-    guards("models/ranks.py", "models/shards.py", "core/sharded_pass.py", "distributed", "core/loop.py"),
+    guards(
+        "models/ranks.py",
+        "models/shards.py",
+        "models/sharded_states.py",
+        "core/sharded_pass.py",
+        "distributed",
+        "core/loop.py",
+    ),
 ]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="states are read from /proc")
 RUN = ("--steps", "4", "--prompts", "4", "--n", "4", "--max-new-tokens", "12", "--eval-tasks", "6", "--eval-every", "2")
@@ -97,12 +107,45 @@ def test_a_stopped_run_of_two_ranks_resumes_bit_for_bit(shared: Path, small_mode
 
 
 def test_moments_divided_among_ranks_move_the_same_weights(shared: Path, small_model: Path, tmp_path: Path) -> None:
-    """--shard-optimiser: bit for bit the run without it, and its checkpoints hold all moments."""
+    """--shard optimiser: bit for bit the run without it, and its checkpoints hold all moments."""
     out = tmp_path / "sharded"
-    process = started(words_for(small_model, out, "--ranks", "2", "--shard-optimiser"))
+    process = started(words_for(small_model, out, "--ranks", "2", "--shard", "optimiser"))
     said = ended(process)
     assert process.returncode == 0, said
     assert not differences(shared, out)
+
+
+def test_divided_states_are_saved_whole(shared: Path, small_model: Path, tmp_path: Path) -> None:
+    """--shard states: the run without it up to rounding, and a checkpoint that one process and four ranks resume."""
+    out = tmp_path / "states"
+    process = started(words_for(small_model, out, "--ranks", "2", "--shard", "states"))
+    said = ended(process)
+    assert process.returncode == 0, said
+    for now, then in zip(metrics(out), metrics(shared), strict=True):
+        for key in ("reward", "length", "pg/loss", "grad_norm"):
+            assert now[key] == pytest.approx(then[key], rel=1e-3, abs=1e-5), key
+    whole, divided = (load_file(run / "checkpoints" / "step-000004" / "policy" / OPTIMISER) for run in (shared, out))
+    assert whole.keys() == divided.keys()
+    for key, value in whole.items():
+        assert divided[key].shape == value.shape and torch.allclose(divided[key], value, rtol=1e-3, atol=1e-8), key
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [("--ranks", "1", "--shard", "off"), ("--ranks", "4")])
+def test_another_number_of_ranks_resumes_divided_states(
+    more: tuple[str, ...], small_model: Path, tmp_path: Path
+) -> None:
+    ends = []
+    for name, later in (("same", ("--ranks", "2")), ("other", more)):
+        out = tmp_path / name
+        assert not (process := started(words_for(small_model, out, "--ranks", "2", "--shard", "states"))).wait(
+            SECONDS
+        ), ended(process)
+        said = ended(process := started(["--resume", str(out), *later, "--steps", "6"]))
+        assert process.returncode == 0, said
+        ends.append(metrics(out)[-1])
+    for key in ("reward", "length", "pg/loss", "grad_norm"):
+        assert ends[1][key] == pytest.approx(ends[0][key], rel=1e-3, abs=1e-5), key
 
 
 @pytest.mark.slow

@@ -35,8 +35,8 @@ def outcome(method: Method, model: Path) -> dict[str, Any]:
 
 
 def moments(method: Method, model: Path) -> list[str]:
-    """The parameters whose moments this rank holds after a step with --shard-optimiser."""
-    settings = replace(SETTINGS, shard_optimiser=True)
+    """The parameters whose moments this rank holds after a step with --shard optimiser."""
+    settings = replace(SETTINGS, shard="optimiser")
     models = build_cast(method, model, settings)
     list(loop(method, models, settings, steps=1))
     return sorted(
@@ -101,7 +101,7 @@ def _undecided(key: str, metrics: dict[str, float]) -> bool:
 
 
 def test_two_ranks_run_as_one_process(small_model: Path, other_model: Path, tmp_path: Path) -> None:
-    """One method of each kind; and with --shard-optimiser each parameter's moments are on one rank."""
+    """One method of each kind; and with --shard optimiser each parameter's moments are on one rank."""
     if not dist.is_gloo_available():
         pytest.skip("this torch has no gloo")
     together(list(KINDS), small_model, other_model, tmp_path)

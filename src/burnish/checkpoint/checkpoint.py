@@ -256,6 +256,10 @@ def _hash(file: Path) -> str:
 def _weights(model: Model) -> Tensors:
     """The tensors that save_pretrained would save: all, or only the adapters of a LoRA model."""
     tensors = model.module.state_dict()
+    states = model.trainer.states if model.trainer is not None else None
+    if states is not None and states.whole:  # fp32 master weights, of which the module has the bf16 copy
+        masters = {states.named[name].data_ptr(): whole for name, whole in states.whole.items()}
+        return {name: masters.get(tensor.data_ptr(), tensor) for name, tensor in tensors.items()}
     return {name: t for name, t in tensors.items() if is_adapter_weight(name)} if is_lora(model.module) else tensors
 
 

@@ -62,6 +62,7 @@ def _flags(how: Choices, kv_gib: float | None) -> str:
     """The flags of `burnish train` that the plan is for."""
     words = [f"--token-budget {how.token_budget}", f"--optimiser {how.optimiser}"]
     words += [f"--checkpoint-activations {how.activations}"] if how.activations != "off" else []
+    words += [f"--shard {how.shard}"] if how.shard != "off" else []
     words += [f"--master-weights {how.master_weights}"] if how.master_weights != "float32" else []
     words += [f"--kv-gib {kv_gib:g}"] if kv_gib is not None else []
     return f"with {' '.join(words)}"

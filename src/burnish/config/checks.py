@@ -61,6 +61,17 @@ def check_master_weights(config: Config, method: Method) -> None:
         )
 
 
+def check_shard(config: Config, method: Method) -> None:
+    """Raise ValueError for a method that moves weights by a gradient of its own, where ranks divide gradients."""
+    if config.options.shard == "states" and any(
+        isinstance(phase.learn, Learn) and phase.learn.move is not None for phase in method.phases
+    ):
+        raise ValueError(
+            f"{config.method} moves the weights by an update of its own, which needs the whole gradient, and --shard "
+            "states divides it among the ranks; use --shard optimiser, or leave it out"
+        )
+
+
 def check_search(config: Config, method: Method) -> None:
     """Raise ValueError for a method that moves LoRA adapters in a run without them."""
     for phase in method.phases:

@@ -13,7 +13,7 @@ from burnish.core.option import Option
 from burnish.core.step import ACTIVATIONS
 from burnish.models.conversation import TRAIN_ON
 from burnish.models.lora import ALL_LINEAR, QUANTIZATIONS, VARIANTS
-from burnish.models.optimiser import MASTER_WEIGHTS, OPTIMISERS
+from burnish.models.optimiser import MASTER_WEIGHTS, OPTIMISERS, SHARDS
 from burnish.models.precision import DTYPES
 
 Count = Annotated[int, Option(at_least=1)]
@@ -282,9 +282,9 @@ class Memory:
     master_weights: Annotated[str, Option(choices=MASTER_WEIGHTS)] = "float32"
     """How weights that are all trained are held: float32; split, the same numbers as bf16 and the bits that this lacks,
     without a copy; or bfloat16, bf16 alone, with stochastic rounding (docs/models.md)."""
-    shard_optimiser: bool = may_change(False)
-    """With several --ranks: each holds AdamW's moments of its portion of the weights alone (ZeRO stage 1), and sends
-    the others the weights that it has moved. The same weights, bit for bit."""
+    shard: Annotated[str, Option(choices=SHARDS, bare="states")] = may_change("off")
+    """What several --ranks divide besides the work. optimiser: AdamW's moments (ZeRO stage 1), bit for bit the same
+    weights; states: moments, gradients and fp32 weights (stage 2): 2 bytes a weight stay whole, the compute copy."""
     token_budget: CountOrNone = may_change(None)
     """Tokens in one micro-batch; by default 8192, on a GPU as many as keep it busy. It cannot change the gradient."""
     packed: bool = may_change(True)

@@ -112,7 +112,12 @@ def method_types(entry: Entry) -> dict[str, Any]:
 
 
 def renamed(entry: Entry, stored: dict[str, Any]) -> dict[str, Any]:
-    """The options in a run's config.yaml under their present names: `updates` was `epochs` in some methods before."""
+    """The options in a run's config.yaml under their present names: `updates` was `epochs` in some methods before, and
+    `shard: optimiser` was `shard_optimiser`."""
+    divided = stored.get("shard_optimiser")  # the flag of older versions, now one value of --shard
+    if divided is not None:
+        rest = {key: value for key, value in stored.items() if key != "shard_optimiser"}
+        return renamed(entry, {**rest, "shard": "optimiser" if divided else "off"})
     if "updates" in method_fields(entry) and "epochs" in stored and "updates" not in stored:
         return {**{key: value for key, value in stored.items() if key != "epochs"}, "updates": stored["epochs"]}
     return stored

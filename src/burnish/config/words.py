@@ -49,6 +49,7 @@ COUNTERPARTS: dict[str, str] = {
     "critic_lr": "critic_learning_rate critic.optim.lr",
     "critic": "critic.model.path",
     "optimiser": "optim optimizer",
+    "shard": "shard_optimiser zero_stage sharding_strategy",
     "weight_decay": f"adam_weight_decay l2 {_ACTOR}.optim.weight_decay",
     "clip": f"max_grad_norm grad_clip max_norm gradient_clip_val gradient_clipping {_ACTOR}.grad_clip",
     "eps|eps_low": f"epsilon epsilon_low cliprange clip_range clip_ratio eps_clip ppo_clip {_ACTOR}.clip_ratio "
@@ -116,7 +117,8 @@ WITHOUT: dict[str, str] = {
     "the split is the data's own test or validation split, or a tenth of the prompts": "val_size "
     "val_set_size eval_dataset "
     "dataset_test_split dataset_train_split test_size data.val_files val_files validation_split eval_split",
-    "--ranks N uses N GPUs, and --shard-optimiser divides AdamW's moments among them": "deepspeed fsdp fsdp_config "
+    "--ranks N uses N GPUs, and --shard states divides gradients, moments and fp32 weights among them": "deepspeed "
+    "fsdp fsdp_config "
     "fsdp_version offload_params "
     f"ddp_timeout trainer.nnodes tensor_parallel_size vllm_tensor_parallel_size {_ROLLOUT}.tensor_model_parallel_size "
     f"{_ACTOR}.fsdp_config.param_offload {_ACTOR}.fsdp_config.optimizer_offload ddp_find_unused_parameters "

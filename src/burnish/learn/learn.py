@@ -42,6 +42,7 @@ from burnish.learn.passes import Embed as Embed
 from burnish.learn.passes import cut_masks, outputs_of, piecewise
 from burnish.learn.rollback import taken_back
 from burnish.learn.search import Search
+from burnish.learn.sharded_passes import end_pass, missing_passes, or_out_of_memory
 from burnish.learn.term import Term
 from burnish.learn.units import at_mask, live_of, take_notes, unit_weights
 from burnish.models.model import Model
@@ -216,7 +217,9 @@ class _Update:
 
     def fitting(self, trainee: str, attempt: Callable[[], T], undo: Callable[[], None]) -> T:
         """What `attempt` gives, in smaller passes where it runs out of memory (models/oom_backoff.py)."""
-        model = self.step.models[trainee]
+        model, ranks = self.step.models[trainee], self.step.models.ranks
+        if model.optimiser.states is not None and ranks.connected:
+            return or_out_of_memory(attempt, ranks.rank, self.budget(trainee))
 
         def largest() -> tuple[int, int]:
             budget, packed = self.budget(trainee), model.packed
@@ -237,7 +240,8 @@ def accumulate(groups: list[Group], plan: Learn, step: Step) -> bool:
                 undo = taken_back(step.models[name], step.notes)
                 totals = update.fitting(name, partial(_gradient, update, name, terms), undo)
                 _spoil(step.models[name], totals)
-    step.models.ranks.sum_gradients([step.models[name].module for name in plan.trainees])
+    whole = [step.models[name] for name in plan.trainees if step.models[name].optimiser.states is None]
+    step.models.ranks.sum_gradients([model.module for model in whole])
     return True
 
 
@@ -259,10 +263,14 @@ def _notes_of_all_ranks(step: Step) -> Iterator[None]:
 def _gradient(update: _Update, trainee: str, terms: list[Term]) -> list[Tensor]:
     """The gradient of this rank's micro-batches, added to the trainee's parameters; the total of each."""
     model, totals = update.step.models[trainee], []
+    micros, budget = update.micro_batches(trainee), update.budget(trainee)
+    missing = missing_passes(model, sum(len(pieces(micro, budget, model.packed)) for micro in micros))
     with model.dropping(update.step.clock):
-        for micro in update.micro_batches(trainee):
+        for micro in micros:
             totals.append(_backward(update, micro, terms))
             model.working.collect()
+    for _ in range(missing):
+        end_pass(model)
     return totals
 
 
@@ -310,6 +318,7 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> Tensor:
         _note(update.step, trainee, micro, claimed, outputs)
         total = _total(update, micro, terms, outputs, claimed)
         total.backward()
+        end_pass(trainee)
         return total.detach()
     masks = cut_masks(cut, claimed)
     with torch.no_grad():
@@ -324,6 +333,7 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> Tensor:
         end = begin + int(sum(m.sum() for m in mask))
         grads = [_slice(joined[name].grad, joined[name], begin, end) for name in want]
         torch.autograd.backward([outputs[name] for name in want], grads)
+        end_pass(trainee)
         begin = end
     return total.detach()
 
@@ -340,7 +350,7 @@ def _spoil(trainee: Model, totals: list[Tensor]) -> None:
     NaN,
     and the host does not wait for the GPU to know which.
     """
-    moved = [p.grad for p in trainee.optimiser.named.values() if p.grad is not None]
+    moved = [p.grad for p in trainee.optimiser.moved.values() if p.grad is not None and p.numel()]
     if moved and totals:
         min(moved, key=Tensor.numel).add_(0.0 * torch.stack(totals).sum())
 

@@ -139,6 +139,8 @@ def build(
             if settings.checkpoint_activations == "recompute":
                 _recompute(module)
             trainer = Optimiser(module, settings, role.lr, ranks)
+            if trainer.states is not None and where.type == "cuda" and trained_in == torch.float32:
+                trainer.states.keep_masters()
         else:
             module.requires_grad_(False)
         room = int(settings.kv_gib * 2**30) if settings.kv_gib is not None else None

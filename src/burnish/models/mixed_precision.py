@@ -10,6 +10,7 @@ trained in bf16 themselves (`--master-weights`, models/compact_adamw.py); their 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -19,6 +20,7 @@ from burnish.forward.accelerate import kernels
 from burnish.forward.module import decoder
 from burnish.forward.packing import on_gpu
 from burnish.forward.runner import ModelRunner, TransformersRunner, runner_of
+from burnish.models.sharded_states import ShardedStates
 
 COMPILE_FROM = 30_000_000  # weights from which compiling the layers (seconds, once) pays off
 EAGER_FROM = 500_000_000  # trained weights from which each gradient is added up as soon as it is there
@@ -32,6 +34,7 @@ class ComputeCopy:
     leaves  the parameters of the copy that gradients are taken of, and the master parameters that they belong to
     sums    master parameters and their fp32 gradients at fixed addresses, for CUDA graphs
     halved  whether weights are trained in bf16: then no CUDA graph is captured, which needs their gradients by `leaves`
+    states  who takes each gradient as soon as it is there, because ranks divide them (--shard states)
     """
 
     def __init__(self, model: nn.Module, frozen: bool, exact: bool = False, activations: str = "off") -> None:
@@ -41,6 +44,7 @@ class ComputeCopy:
         self.leaves: list[tuple[nn.Parameter, list[nn.Parameter]]] = []
         self.sums: list[tuple[nn.Parameter, Tensor]] = []
         self.halved = _fp32_gradients(model)
+        self.states: ShardedStates | None = None
         if not on_gpu(next(model.parameters()).device):
             self.runner = runner_of(model)
             return
@@ -77,6 +81,18 @@ class ComputeCopy:
         if sum(leaf.numel() for leaf, _ in self.leaves) >= EAGER_FROM:
             for leaf, masters in self.leaves:
                 leaf.register_post_accumulate_grad_hook(partial(self._collect_one, masters))
+
+    def divide(self, states: ShardedStates) -> None:
+        """Hand each gradient over during the backward pass, in place of keeping it."""
+        assert not self.pairs, "weights that have master weights beside them cannot be divided"
+        self.states = states
+        whole = sum(leaf.numel() for leaf, _ in self.leaves)
+        for leaf, masters in self.leaves if whole < EAGER_FROM else ():
+            leaf.register_post_accumulate_grad_hook(partial(self._collect_one, masters))
+        joined = {id(master) for _, masters in self.leaves for master in masters}
+        for p in states.named.values():
+            if id(p) not in joined:
+                p.register_post_accumulate_grad_hook(_handed_to(states))
 
     @torch.no_grad()
     def _collect_one(self, masters: list[nn.Parameter], leaf: Tensor) -> None:
@@ -121,6 +137,10 @@ class ComputeCopy:
         """Add bf16 gradients to those of the master parameters that each belongs to, side by side."""
         masters = [master for some in of for master in some]
         parts = [part for grad, some in zip(grads, of, strict=True) for part in grad.split([len(m) for m in some])]
+        if self.states is not None:
+            for master, part in zip(masters, parts, strict=True):
+                self.states.deliver(master, part)
+            return
         old = [(master.grad, part) for master, part in zip(masters, parts, strict=True) if master.grad is not None]
         fresh = [(master, part) for master, part in zip(masters, parts, strict=True) if master.grad is None]
         made = [torch.empty_like(master, dtype=torch.float32) for master, _ in fresh]
@@ -149,6 +169,18 @@ class ComputeCopy:
             master.grad = held
         if fresh:
             torch._foreach_zero_(fresh)
+
+
+def _handed_to(states: ShardedStates) -> Callable[[Tensor], None]:
+    """A hook that hands a parameter's gradient over and frees it."""
+
+    def hook(p: Tensor) -> None:
+        assert isinstance(p, nn.Parameter)
+        grad, p.grad = p.grad, None
+        if grad is not None:
+            states.deliver(p, grad)
+
+    return hook
 
 
 def _copied(model: nn.Module) -> nn.Module:

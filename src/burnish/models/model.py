@@ -83,7 +83,9 @@ class Model:
         self.warnings += [warning] if warning else []
         self.packed = self.packed and packable(self.working.copy)
         if self.trainer is not None:
-            self.trainer.on_step = self.weights_moved
+            self.trainer.on_step = self.working.weights_moved
+            if self.trainer.states is not None:
+                self.working.divide(self.trainer.states)
         if self.engine_spec is not None:
             self.engine = SubprocessEngine(
                 self.engine_spec, self.module, self.chat, self.context, self._log_probs, self._save, self.warnings
@@ -104,6 +106,8 @@ class Model:
     def weights_moved(self) -> None:
         """The weights have changed. To be called after every change, whatever made it: compute copy, weight layouts and
         cached activations are refreshed before the model computes again."""
+        if self.trainer is not None and self.trainer.states is not None:
+            self.trainer.states.adopt()
         self.working.weights_moved()
 
     def dropping(self, clock: Clock) -> AbstractContextManager[None]:

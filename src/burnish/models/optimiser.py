@@ -14,10 +14,12 @@ from burnish.core.schedules import warmup_then
 from burnish.core.step import Settings
 from burnish.core.types import Clock
 from burnish.models.ranks import Ranks
+from burnish.models.sharded_states import ShardedStates
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
+SHARDS = ("off", "optimiser", "states")  # what ranks divide besides the work
 OPTIMISERS = ("adamw", "adamw16bit", "adamw8bit")
 MASTER_WEIGHTS = ("float32", "split", "bfloat16")  # of what is trained (models/compact_adamw.py)
 
@@ -26,7 +28,8 @@ class Optimiser:
     """One trained model's optimiser. Learning rate = settings.lr x the role's multiplier x the schedule.
 
     on_step: called after every step, because the weights have moved
-    owners: with --shard-optimiser the rank that moves each parameter and holds its moments; else empty
+    owners: with --shard optimiser the rank that moves each parameter and holds its moments; else empty
+    states: with --shard states the runs of numbers that this rank moves; else None
     others: moments that other ranks hold, while a checkpoint is collected (models/shards.py)
     """
 
@@ -39,8 +42,17 @@ class Optimiser:
         self.on_step: Callable[[], None] = lambda: None
         self.ranks, self.others = ranks or Ranks(), dict[str, Tensor]()
         sizes = [p.numel() for p in self.named.values()]
-        owners = self.ranks.owners(sizes) if settings.shard_optimiser and self.ranks.connected else []
+        owners = self.ranks.owners(sizes) if settings.shard == "optimiser" and self.ranks.connected else []
         self.owners = dict(zip(self.named, owners, strict=False))
+        self.states = ShardedStates(self.named, self.ranks) if settings.shard == "states" else None
+
+    @property
+    def moved(self) -> dict[str, nn.Parameter]:
+        """What this process moves, by name: the parameters, or its runs of them."""
+        if self.states is None:
+            return self.named
+        self.states.begin()
+        return self.states.owned
 
     @cached_property
     def adamw(self) -> Optimizer:
@@ -49,8 +61,9 @@ class Optimiser:
         """
         from torch.optim import AdamW
 
-        matrices = [p for p in self.named.values() if p.ndim >= 2]
-        vectors = [p for p in self.named.values() if p.ndim < 2]
+        moved = self.moved
+        matrices = [moved[name] for name, p in self.named.items() if p.ndim >= 2 and moved[name].numel()]
+        vectors = [moved[name] for name, p in self.named.items() if p.ndim < 2 and moved[name].numel()]
         decays = ((matrices, self.settings.weight_decay), (vectors, 0.0))
         groups = [{"params": some, "weight_decay": decay} for some, decay in decays if some]
         if self.settings.optimiser == "adamw" and self.settings.master_weights == "float32":
@@ -58,7 +71,7 @@ class Optimiser:
         return compact_adamw(groups, self.settings.optimiser, self.settings.master_weights)
 
     def zero(self) -> None:
-        for p in self.named.values():
+        for p in self.moved.values():
             p.grad = None
 
     def lr(self, clock: Clock) -> float:
@@ -66,7 +79,7 @@ class Optimiser:
 
     def leave_out(self, rests: Callable[[str], bool]) -> None:
         """Parameters that rest: their gradients are dropped, and they do not move."""
-        for name, p in self.named.items():
+        for name, p in self.moved.items():
             if rests(name):
                 p.grad = None
 
@@ -75,10 +88,13 @@ class Optimiser:
 
         On a CPU, where it is there at once, a gradient that is small enough is not multiplied by one.
         """
-        limit, found = self.settings.clip or float("inf"), [p.grad for p in self.named.values() if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(found)
+        limit, moved = self.settings.clip or float("inf"), self.moved.values()
+        if self.states is not None:
+            norm = self.states.norm()
+        else:
+            norm = torch.nn.utils.get_total_norm([p.grad for p in moved if p.grad is not None])
         if norm.is_cuda or not float(limit / (norm + 1e-6)) >= 1.0:  # as clip_grads_with_norm_ reckons
-            torch.nn.utils.clip_grads_with_norm_(self.named.values(), limit, norm)
+            torch.nn.utils.clip_grads_with_norm_(moved, limit, norm)
         return norm
 
     def step(self, clock: Clock, spoilt: Tensor | None = None) -> None:
@@ -96,13 +112,15 @@ class Optimiser:
         self.adamw.step()
         if self.owners:
             self.ranks.spread(list(self.named.values()), list(self.owners.values()))
+        if self.states is not None:
+            self.states.publish()
         self.on_step()
 
     def state_dict(self) -> dict[str, Tensor]:
         """Moments and counts by parameter name: the live tensors, which the next `step` changes."""
         state = self.adamw.state if "adamw" in vars(self) else {}
         own = {
-            f"{key}/{name}": value.detach() for name, p in self.named.items() for key, value in state.get(p, {}).items()
+            f"{key}/{name}": value.detach() for name, p in self.moved.items() for key, value in state.get(p, {}).items()
         }
         return {**own, **self.others}
 
@@ -111,8 +129,11 @@ class Optimiser:
             kind, name = key.split("/", 1)
             if self.owners.get(name, self.ranks.rank) != self.ranks.rank:
                 continue
-            p = self.named[name]
-            self.adamw.state[p][kind] = value.to(p.device, copy=True)
+            p = self.moved[name]
+            if self.states is not None:
+                value = self.states.own_part(name, value)
+            if p.numel():
+                self.adamw.state[p][kind] = value.to(p.device, copy=True)
 
 
 def compact_adamw(groups: list[dict[str, Any]], optimiser: str, master_weights: str) -> Optimizer:

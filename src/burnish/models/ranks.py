@@ -232,6 +232,15 @@ def _at_once(tensors: list[Tensor], exchange: Callable[[Tensor], dist.Work | Non
         tensor.copy_(found.view_as(tensor))
 
 
+def exchanged(begin: Callable[[], dist.Work | None], on_gpu: bool) -> dist.Work | None:
+    """Begin an exchange. On a GPU it goes on while the caller computes, who waits for it; on a CPU it has ended."""
+    if on_gpu:
+        with with_others():
+            return begin()
+    _settle(begin)
+    return None
+
+
 def _settle(begin: Callable[[], dist.Work | None], on_gpu: bool = False) -> None:
     """Do an exchange. While it waits for a rank that is lost, it ends with LostRankError."""
     with with_others():

@@ -1,4 +1,4 @@
-"""Moments that several ranks hold (--shard-optimiser), brought together for a checkpoint.
+"""Moments that several ranks hold (--shard optimiser, --shard states), brought together for a checkpoint.
 
 Rank 0 decides when to save, and the others wait for its word after each step. So it asks them (`ask`), and they send
 what they hold (`serve`). A checkpoint has all moments, as that of one process has: any number of ranks resumes it.
@@ -9,16 +9,20 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from burnish.models.build import Models
 from burnish.models.model import Model
+from burnish.models.optimiser import Optimiser
+from burnish.models.ranks import Ranks
+from burnish.models.sharded_states import whole_masters, whole_states
 
 MOMENTS = "moments"  # what rank 0 asks for
 
 
 def sharded(models: Models) -> list[Model]:
     """The models whose moments several ranks hold."""
-    return [model for model in models.trained() if model.optimiser.owners]
+    return [model for model in models.trained() if model.optimiser.owners or model.optimiser.states]
 
 
 def ask(models: Models) -> None:
@@ -33,6 +37,8 @@ def forget(models: Models) -> None:
     """On rank 0: a checkpoint has what it needs of the others."""
     for model in sharded(models):
         model.optimiser.others = {}
+        if model.optimiser.states is not None:
+            model.optimiser.states.whole = {}
 
 
 def serve(models: Models) -> Any:
@@ -43,15 +49,36 @@ def serve(models: Models) -> Any:
 
 
 def _exchange(models: Models) -> None:
-    ranks = models.ranks
     for model in sharded(models):
-        own = model.optimiser.state_dict() if ranks.rank else {}
-        shapes = [[name, list(value.shape), str(value.dtype).removeprefix("torch.")] for name, value in own.items()]
-        for source, (head, _) in enumerate(ranks.gather_values(shapes)):
-            for name, shape, dtype in head:
-                if ranks.rank == source:
-                    ranks.send(own[name].cpu().contiguous(), 0)
-                elif not ranks.rank:
-                    found = torch.empty(shape, dtype=getattr(torch, dtype))
-                    ranks.receive(found, source)
-                    model.optimiser.others[name] = found
+        optimiser = model.optimiser
+        parts = _collected(models.ranks, optimiser.state_dict())
+        if not models.ranks.rank:
+            optimiser.others = _together(optimiser, parts)
+        if optimiser.states is not None and optimiser.states.masters:
+            masters = {f"master/{name}": p.detach() for name, p in optimiser.moved.items()}
+            parts = _collected(models.ranks, masters)
+            if not models.ranks.rank:
+                optimiser.states.whole = whole_masters(optimiser.named, parts)
+
+
+def _collected(ranks: Ranks, own: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    """On rank 0: what every rank holds, on the CPU; the others send it."""
+    shapes = [[name, list(value.shape), str(value.dtype).removeprefix("torch.")] for name, value in own.items()]
+    parts: list[dict[str, Tensor]] = []
+    for source, (head, _) in enumerate(ranks.gather_values(shapes)):
+        part = {name: value.cpu() for name, value in own.items()} if source == ranks.rank else {}
+        for name, shape, dtype in head if source else ():
+            if ranks.rank == source:
+                ranks.send(part[name].contiguous(), 0)
+            elif not ranks.rank:
+                part[name] = torch.empty(shape, dtype=getattr(torch, dtype))
+                ranks.receive(part[name], source)
+        parts.append(part)
+    return parts
+
+
+def _together(optimiser: Optimiser, parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """What a checkpoint has beside, or in place of, what rank 0 holds."""
+    if optimiser.states is None:
+        return {name: value for part in parts[1:] for name, value in part.items()}
+    return whole_states(optimiser.named, parts)

@@ -20,6 +20,7 @@ from burnish.forward.packing import KEYS
 from burnish.models.decoder_shape import HALF, DecoderShape
 from burnish.models.known_models import resolve
 from burnish.models.lora import Lora
+from burnish.models.sharded_states import BUCKET, IN_FLIGHT
 from burnish.models.token_budget import LEAST, busy
 from burnish.run.lengths import Needs
 
@@ -40,7 +41,8 @@ class Choices:
     optimiser: str = "adamw"
     quantised: bool = False
     master_weights: str = "float32"
-    shards: int = 1  # ranks that divide the moments
+    shard: str = "off"  # what the ranks divide
+    ranks: int = 1
     kv: int | None = None  # bytes of the KV cache; None: as many as all replies of a step take together
 
 
@@ -81,9 +83,10 @@ def parts_of(
             trained = shape.weights if role.liveness == "trained" else 0
             found["weights"] += 0 if trained else HALF * shape.weights
         if role.liveness == "trained":
-            found["weights"] += (4 + HALF if adapted else HELD[how.master_weights]) * trained
-            found["gradients"] += 4 * trained
-            found["optimiser"] += MOMENTS[how.optimiser] * trained / how.shards
+            found["weights"] += (4 + HALF if adapted else held_bytes(how)) * trained
+            found["gradients"] += 4 * trained / (how.ranks if how.shard == "states" else 1)
+            found["gradients"] += min(4 * trained, IN_FLIGHT * BUCKET * 4) if how.shard == "states" else 0
+            found["optimiser"] += MOMENTS[how.optimiser] * trained / (how.ranks if how.shard != "off" else 1)
     learns = [shapes[name] for name, role in roles.items() if role.liveness == "trained"]
     widest = max(learns, key=lambda shape: shape.activation_bytes(), default=next(iter(shapes.values())))
     cache = float(kv_bytes(widest, batch, how.kv))
@@ -107,6 +110,14 @@ def kv_bytes(shape: DecoderShape, batch: Batch, most: int | None) -> int:
 def least_kv(shape: DecoderShape, batch: Batch) -> int:
     """Bytes of the KV cache for one reply after one prompt: less serves no reply at all."""
     return (batch.reply + KEYS + batch.prompt) * shape.kv_bytes() if batch.replies else 0
+
+
+def held_bytes(how: Choices) -> float:
+    """Bytes of a trained weight, of its compute copy, and of what bf16 lacks of it."""
+    if how.shard != "states" and not (how.shard == "optimiser" and how.master_weights == "split"):
+        return HELD[how.master_weights]
+    divided = {"float32": 4, "split": HALF, "bfloat16": 0}[how.master_weights]
+    return HALF + divided / how.ranks
 
 
 def kv_tokens(batch: Batch) -> int:

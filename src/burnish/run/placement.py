@@ -33,9 +33,14 @@ def check_placing(options: Options, method: Method) -> None:
     several = options.ranks != 1 or here().world > 1
     if several:
         _check_ranks(options)
-    elif options.shard_optimiser:
+    elif options.shard == "optimiser":
         raise ValueError(
-            "--shard-optimiser divides AdamW's moments among ranks, and there is one; add --ranks 2, or leave it out"
+            "--shard optimiser divides AdamW's moments among ranks, and there is one; add --ranks 2, or leave it out"
+        )
+    if options.shard == "states" and options.lora is not None:
+        raise ValueError(
+            "--shard states divides what belongs to trained weights, and with --lora these are the small adapters; use "
+            "--shard optimiser, or leave it out"
         )
     if options.on == "here":
         for name in RAY_ONLY:

@@ -9,7 +9,7 @@ from pathlib import Path
 from burnish.compose.passes import Additions, composed
 from burnish.compose.rewards import scores_replies
 from burnish.compose.seats import read_opponent
-from burnish.config.checks import check_engine, check_master_weights, check_options, check_search
+from burnish.config.checks import check_engine, check_master_weights, check_options, check_search, check_shard
 from burnish.config.options import Config
 from burnish.core.method import Method
 from burnish.core.step import Settings
@@ -162,6 +162,7 @@ def plan(
         )
     check_engine(config, method)
     check_master_weights(config, method)
+    check_shard(config, method)
     check_search(config, method)
     named_method = replace(method, name=config.method)
     require_pipelined(named_method, options.lag, options.steps)
@@ -241,7 +242,8 @@ def asked(config: Config, method: Method, base: Path) -> tuple[dict[str, Decoder
         options.optimiser,
         options.quantization is not None,
         options.master_weights,
-        max(1, options.ranks) if options.shard_optimiser else 1,
+        options.shard,
+        max(1, options.ranks),
         kv,
     )
     return shapes, batch, how
