@@ -81,7 +81,7 @@ def test_a_language_model_is_not_a_reward_model(small_model: Path, other_model: 
     [
         (
             "sft",
-            {"prompt": "a", "answer": "b"},
+            {"prompt": "a", "ground_truth": "b"},
             r"sft: task .* gives no 'demo'.*\(it gives answer\).*column completion",
         ),
         ("dpo", {"prompt": "a", "chosen": "b"}, r"dpo: task .* gives no 'rejected'.*a column rejected"),
@@ -111,9 +111,12 @@ def test_an_empty_dataset(small_model: Path, tmp_path: Path) -> None:
 
 def test_a_dataset_with_nothing_to_hold_out(small_model: Path, tmp_path: Path) -> None:
     data, out = rows(tmp_path / "d.jsonl", {"prompt": "a", "completion": "b"}), tmp_path / "run"
-    with refused(r"has no held-out rows to evaluate on; give it more rows, or .*--eval-tasks 0", out):
-        go("sft", small_model, out, task=data, eval_tasks=4)
-    assert go("sft", small_model, out, task=data).model == out / "model"
+    with refused(
+        r"has no held-out rows, by which --patience and --product best go; give it more rows, or leave out", out
+    ):
+        go("sft", small_model, out, task=data, eval_tasks=4, eval_every=1, patience=1)
+    found = go("sft", small_model, out, task=data, eval_tasks=4)
+    assert (found.model, found.before, found.after) == (out / "model", None, None)
 
 
 def test_malformed_jsonl_is_named_by_its_line(small_model: Path, tmp_path: Path) -> None:

@@ -259,7 +259,7 @@ def test_a_reward_model_without_its_tokenizer_is_refused(small_model: Path, tmp_
 def test_a_run_refuses_a_model_that_reads_other_words(how: str, small_model: Path, tmp_path: Path) -> None:
     path = judge(tmp_path / "rm", "tokenizer")
     given = {how: f"rm({path})" if how == "reward" else str(path)}
-    with pytest.raises(ValueError, match="has another tokenizer than the policy"):
+    with pytest.raises(ValueError, match="has another tokenizer than the model that it is to read tokens of"):
         burnish.train(
             "ppo" if how == "critic" else "grpo",
             model=str(small_model),

@@ -56,7 +56,7 @@ def one_token_more(told: dict) -> None:
 
 @pytest.mark.parametrize(
     ("method", "change"),
-    [("gkd", swapped), ("opd", renamed), ("kdrl", special_swapped), ("minillm", one_token_more)],
+    [("gkd", swapped), ("gkd", renamed), ("minillm", special_swapped), ("minillm", one_token_more)],
 )
 def test_another_tokenizer_of_the_same_size_is_refused_before_loading(
     method: str, change: object, small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

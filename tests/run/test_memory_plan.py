@@ -123,7 +123,9 @@ def test_choices_are_tried_from_the_fastest_on() -> None:
     assert chosen(110) == replace(start, optimiser="adamw8bit")
     assert chosen(96) == replace(start, optimiser="adamw8bit", activations="recompute")
     assert chosen(85) == replace(chosen(96), master_weights="split")
-    with pytest.raises(ValueError, match=r"needs at least [78]\d\.\d GiB, and --memory gives it 40\.0; use --lora 16"):
+    with pytest.raises(
+        ValueError, match=r"needs at least [78]\d\.\d GiB, and --memory gives it 40\.0 GiB; use --lora 16"
+    ):
         chosen(40)
     with pytest.raises(ValueError, match="use --quantization nf4"):
         fitted(SHAPES, ROLES, Lora(16), Batch(), start, 10 * 2**30)

@@ -38,7 +38,7 @@ class ChatOptions:
     against: str | None = None
     """The model that those of --guide were tuned from: what tuning changed is added, not all that they say."""
     chat_template: str | None = None
-    """The chat template: a file with a Jinja template, or chatml, plain or none; by default the model's own."""
+    """The chat template: a file with a Jinja template, or chatml, plain, none or tools; by default the model's own."""
     system_prompt: str | None = None
     """The system message of conversations that have none; by default the one that the model was trained with."""
     template_option: str | None = None

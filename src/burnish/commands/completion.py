@@ -29,7 +29,7 @@ CHOICES = {  # flag -> values; of any command
     "order": "fixed free",
     "product": "last best",
     "log": "tensorboard wandb trackio mlflow",
-    "chat-template": "chatml plain none",
+    "chat-template": "chatml plain none tools",
     "to": "parquet jsonl csv",
     "format": "pairs lists labels",
     "style": "conversational standard",

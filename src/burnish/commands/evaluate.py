@@ -88,7 +88,7 @@ class EvalOptions:
     turns: Annotated[int, Option(at_least=1)] = 16
     """With an environment or tools: the most replies of one episode."""
     chat_template: str | None = None
-    """The chat template: a file with a Jinja template, or chatml, plain or none; by default the model's own."""
+    """The chat template: a file with a Jinja template, or chatml, plain, none or tools; by default the model's own."""
     system_prompt: str | None = None
     """The system message of conversations that have none; by default the one that the model was trained with."""
     template_option: str | None = None
@@ -183,12 +183,16 @@ def _report(name: str, options: EvalOptions, console: Console) -> Report:
 def _measure(source: Source, options: EvalOptions, scores: bool) -> str:
     """The measure to take; raise ValueError where the data allow none, or not the one that was asked for."""
     from burnish.evals.evaluate import can_evaluate
+    from burnish.tasks.replies import cut_to_replies
 
     pairs = {"chosen", "rejected"} <= source.gives or {"demo", "mistake"} <= source.gives
     judged = not scores and options.reward_model is None and can_evaluate(source)
+    rewarded = options.reward is not None or options.reward_model is not None
+    if options.measure == "likelihood" or not (scores or pairs or judged or rewarded):
+        cut_to_replies(source)
     possible = {
         "accuracy": judged and options.reward is None,
-        "reward": not scores and (options.reward is not None or options.reward_model is not None),
+        "reward": not scores and rewarded,
         "preference": pairs,
         "likelihood": not scores and "demo" in source.gives,
         "shift": not scores and options.reference is not None,

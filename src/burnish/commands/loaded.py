@@ -44,6 +44,7 @@ def load_policy(
     from burnish.models.build import build
     from burnish.models.known_models import resolve
     from burnish.models.load import stored_outputs
+    from burnish.run.lengths import require_room
 
     path = resolve(model)
     if stored_outputs(path):
@@ -55,6 +56,7 @@ def load_policy(
     others |= {"ref": frozen(reference)} if reference else {}
     others |= more or {}
     models = build({"policy": Role("frozen", "base"), **others}, path, settings, device=device, style=style)
+    require_room([models["policy"]], settings, samples=False)
     for warning in models["policy"].warnings:
         print(f"warning: {warning}", file=sys.stderr)
     return models

@@ -65,12 +65,12 @@ class ManyRuns:
     """Plain lines only."""
 
 
-def plan_of(candidates: tuple[Candidate, ...], kind: str, options: ManyRuns) -> ComparisonPlan:
-    """Build and check the plan of all runs before the first one starts."""
+def plan_of(candidates: tuple[Candidate, ...], kind: str, options: ManyRuns, name: str = "") -> ComparisonPlan:
+    """Build and check the plan of all runs before the first one starts. name: of its folder, if not the first one's."""
     from burnish.compare.budget import parse
     from burnish.compare.plan import ComparisonPlan, default_folder
 
-    names = [one.label for one in candidates] if kind == "compare" else [candidates[0].label]
+    names = [one.label for one in candidates] if kind == "compare" else [name or candidates[0].label]
     out = Path(options.out) if options.out else default_folder(kind, options.task, names)
     plan = ComparisonPlan(
         candidates=candidates,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -34,27 +35,17 @@ def main(words: list[str]) -> int:
     import torch
 
     from burnish.models.token_budget import busy
-    from burnish.run.memory_plan import GIB, Choices, batch_of, parts_of, shapes_of
-    from burnish.run.plan import plan
+    from burnish.run.memory_plan import GIB, parts_of
+    from burnish.run.plan import asked, plan
 
     name, config = read_run(words)
     found = plan(find(name), config, loads=False)
-    options, settings = found.config.options, found.settings
-    batch = batch_of(found.method, settings.prompts, settings.max_new_tokens, settings.max_length)
-    shapes = shapes_of(found.method.models, found.base)
-    tokens = settings.token_budget
+    options = found.config.options
+    shapes, batch, how = asked(found.config, found.method, found.base)
+    tokens = found.settings.token_budget
     if config.options.token_budget is None and config.options.memory is None and not torch.cuda.is_available():
         tokens = (1 if batch.replies else 2) * max(busy(shape) for shape in shapes.values())  # what a GPU would get
-    quantised = options.quantization is not None
-    how = Choices(
-        tokens,
-        settings.checkpoint_activations,
-        settings.optimiser,
-        quantised,
-        settings.master_weights,
-        options.shard,
-        max(1, options.ranks),
-    )
+    how = replace(how, token_budget=tokens)
     parts = parts_of(shapes, found.method.models, found.lora, batch, how)
     table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, show_header=False)
     for part, size in parts.items():
@@ -63,7 +54,7 @@ def main(words: list[str]) -> int:
     out.print(f"[bold]{escape(name)}[/] on {escape(str(found.base))}: {shapes[found.method.product].weights:,} weights")
     out.print(f"models: {', '.join(f'{name} ({role.liveness})' for name, role in found.method.models.items())}")
     out.print(table)
-    out.print(_flags(how, settings.kv_gib))
+    out.print(_flags(how, options.kv_gib))
     return 0
 
 

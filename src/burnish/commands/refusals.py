@@ -87,9 +87,11 @@ def _read(model: str, options: RefusalsOptions, categories: Categories) -> tuple
     from burnish.datagen.refusals import chances_of
     from burnish.models.build import build
     from burnish.models.known_models import resolve
+    from burnish.tasks.replies import cut_to_replies
     from burnish.tasks.resolve import resolve_task
 
     source = resolve_task(options.task, columns=options.columns)
+    cut_to_replies(source)
     size = source.size(options.split)
     if "demo" not in source.gives or size is None:
         raise ValueError(

@@ -31,7 +31,7 @@ class ServeOptions:
     device: str = "auto"
     """cpu, cuda, or auto."""
     chat_template: str | None = None
-    """The chat template: a file with a Jinja template, or chatml, plain or none. By default the model's own."""
+    """The chat template: a file with a Jinja template, or chatml, plain, none or tools. By default the model's own."""
 
 
 def main(words: list[str]) -> int:

@@ -76,7 +76,7 @@ class StepsOptions:
     seed: int = 0
     """The same seed samples the same replies."""
     chat_template: str | None = None
-    """The chat template: a file with a Jinja template, or chatml, plain or none; by default the model's own."""
+    """The chat template: a file with a Jinja template, or chatml, plain, none or tools; by default the model's own."""
     system_prompt: str | None = None
     """The system message of conversations that have none; by default the one that the model was trained with."""
     template_option: str | None = None

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 from functools import partial
 
-from burnish.commands.many import ManyRuns, plan_of, report, run, terminal, unfinished
+from burnish.commands.many import ManyRuns, plan_of, report, run, shared_flags, terminal, unfinished
 from burnish.config.flags import read
 
 
@@ -18,7 +18,8 @@ class SweepOptions(ManyRuns):
     burnish sweep grpo --task sort --random lr=1e-5:1e-3:log --random eps=0.1:0.4 --trials 12 --seeds 2
 
     --grid and --random may be given several times, for any flag of the method or of every run. All combinations of a
-    grid are run (or --trials of them); ranges are sampled uniformly or log-uniformly. The defaults are the baseline.
+    grid are run (or --trials of them); ranges are sampled uniformly or log-uniformly. The defaults are the baseline,
+    and are run once where a setting has the same values.
     It prints a leaderboard of the settings and the marginal effect of each value, with 95% intervals.
     Ctrl-C saves and stops; the same command resumes. docs/compare.md defines every number."""
 
@@ -49,14 +50,15 @@ def main(words: list[str]) -> int:
         type(trial)(trial.label, base.method, {**base.flags, **trial.flags})
         for trial in sweep.trials(base.method, *searched, options.trials)
     ]
-    plan = plan_of((base, *settings), "sweep", options)
+    candidates, against = sweep.run_once(base, settings, shared_flags(options), options.task)
+    plan = plan_of(candidates, "sweep", options, base.label)
     command, console = shlex.join(["burnish", "sweep", *words]), terminal(options.quiet)
     ran = run(plan, console, f"{len(settings)} settings of {base.label} on {options.task}", options)
     if any(row.done for row in ran.rows):
         from burnish.compare.board import board
         from burnish.compare.effects import effects_html, show_effects
 
-        results = board(ran.rows, threshold=options.threshold, against=base.label)
+        results = board(ran.rows, threshold=options.threshold, against=against)
         effects = sweep.effects(results, settings, *searched)
         title = f"{base.label} on {options.task}: {len(settings)} settings"
         page, show = effects_html(effects, results), partial(show_effects, effects, results, console)

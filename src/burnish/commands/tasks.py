@@ -32,7 +32,8 @@ MARKS = ("⟦", "⟧")  # around what is trained on, where there are no colours
 class TasksOptions:
     """burnish tasks [NAME]: list the built-in tasks, or show NAME (sort, sort:3, gym:chain_sum, data.jsonl).
 
-    What SFT trains on is green in a terminal, and between ⟦ and ⟧ elsewhere."""
+    What is trained on is green in a terminal, and between ⟦ and ⟧ elsewhere: the replies that sft trains on, and both
+    replies of a pair."""
 
     rows: int = 2
     """How many tasks are shown."""
@@ -42,6 +43,13 @@ class TasksOptions:
     """What is trained on in a conversation: all replies, the last one, or everything."""
     model: str | None = None
     """Show the rows as this model reads them, through its chat template, with their numbers of tokens."""
+    chat_template: str | None = None
+    """Show them through this template: a file with a Jinja template, or chatml, plain, none or tools; in tiny's tokens
+    where no --model is named."""
+    system_prompt: str | None = None
+    """The system message of every conversation that has none."""
+    template_option: str | None = None
+    """Values for the chat template, key=value, several with commas: enable_thinking=false."""
 
 
 def main(words: list[str]) -> int:
@@ -71,6 +79,7 @@ def main(words: list[str]) -> int:
 
 def _one(name: str, options: TasksOptions, console: Console) -> None:
     from burnish.models.conversation import TRAIN_ON
+    from burnish.tasks.replies import cut_to_replies, left_out
     from burnish.tasks.resolve import datasets_of, resolve_task
 
     if options.train_on not in TRAIN_ON:
@@ -78,79 +87,116 @@ def _one(name: str, options: TasksOptions, console: Console) -> None:
     if options.rows < 1:
         raise ValueError(f"--rows is {options.rows}; it must be at least 1")
     source = resolve_task(name, columns=options.columns)
-    chat = _chat(options.model) if options.model else None
+    if not source.gives & {"demo", "chosen", "responses", "env"}:
+        cut_to_replies(source)  # as sft reads them
+    chat = _chat(options)
     sizes = {split: source.size(split) for split in ("train", "heldout")}  # before anything is said: rows may be bad
     console.print(Text.assemble((source.name, "bold cyan"), f"   {source.summary}"))
     counted = ", ".join(f"{'endless' if size is None else size} {split}" for split, size in sizes.items())
-    left_out = sum(dataset.left_out() for dataset in datasets_of(source))
-    counted += f"; {left_out} rows whose replies are equal or ranked the same are left out" if left_out else ""
+    same = sum(dataset.left_out() for dataset in datasets_of(source))
+    counted += f"; {same} rows whose replies are equal or ranked the same are left out" if same else ""
+    counted += f"; {cut}" if (cut := left_out(source)) else ""
     console.print(
         Text(f"{counted}; gives {', '.join(sorted(source.gives)) or 'nothing beyond the prompt'}", style="dim")
     )
     for index in range(min(options.rows, sizes["train"] or options.rows)):
         task = source.task("train", index)
         console.print()
-        if chat is not None and "demo" in task.given:
+        if chat is not None and "env" not in task.given:
             _rendered(task, chat, options.train_on, console)
         else:
             console.print(_shown(task, options.train_on, console.is_terminal))
 
 
-def _chat(model: str) -> Chat:
+def _chat(options: TasksOptions) -> Chat | None:
+    """The tokenizer and template through which rows are shown; None where they are shown as they are."""
     from burnish.models.known_models import resolve
     from burnish.models.load import load_chat
+    from burnish.models.template import Style, read_template
 
-    return load_chat(resolve(model))
+    style = Style(read_template(options.chat_template), options.system_prompt, options.template_option)
+    if options.model is None and style == Style():
+        return None
+    return load_chat(resolve(options.model or "tiny"), style)
 
 
 def _shown(task: Task, train_on: str, colours: bool) -> Table:
     """A task as a table of its messages and columns."""
     from burnish.core.messages import text_of
-    from burnish.models.conversation import message_weights
 
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    prompt = [{"role": "prompt", "content": task.prompt}] if isinstance(task.prompt, str) else list(task.prompt)
-    if len(prompt) == 1:
-        prompt = [{**prompt[0], "role": "prompt"}]
-    messages = task.given.get("messages")
-    if messages is None:
-        reply = [{"role": "assistant", "content": task.given["demo"]}] if "demo" in task.given else []
-        messages = [*(message for message in prompt if message["content"]), *reply]
-    weights = message_weights(messages, train_on)
+    messages, weights = _weighed(task, train_on)
     for message, weight in zip(messages, weights, strict=True):
         said = text_of(message) + "".join(_call(call) for call in message.get("tool_calls") or ())
         part = f" x{weight:g}" if weight not in (0.0, 1.0) else ""
         role = "text" if task.prompt == "" else "demo" if len(messages) == 2 and weight else message["role"]
         table.add_row(f"{role}{part}", _marked(said, bool(weight), colours))
-    for column in ("answer", "mistake", "chosen", "rejected", "label", "tools", "dataset"):
+    for column in ("chosen", "rejected"):
         if column in task.given:
-            colour = "red" if column in ("mistake", "rejected") else "green" if column == "chosen" else ""
-            table.add_row(column, Text(str(task.given[column]), style=colour))
+            table.add_row(
+                column, _marked(str(task.given[column]), True, colours, "red" if column == "rejected" else "")
+            )
+    for column in ("answer", "mistake", "label", "tools", "dataset"):
+        if column in task.given:
+            table.add_row(column, Text(str(task.given[column]), style="red" if column == "mistake" else ""))
     return table
+
+
+def _weighed(task: Task, train_on: str) -> tuple[list[Any], list[float]]:
+    """The messages of a task, and what each counts where its demonstration is trained on.
+
+    Replies of the prompt do not count: the reply to it alone is trained on, unless the whole conversation is given.
+    """
+    from burnish.models.conversation import message_weights
+
+    prompt = [{"role": "prompt", "content": task.prompt}] if isinstance(task.prompt, str) else list(task.prompt)
+    if len(prompt) == 1:
+        prompt = [{**prompt[0], "role": "prompt"}]
+    prompt = [message for message in prompt if message["content"] or message.get("tool_calls")]
+    if "demo" not in task.given:
+        return prompt, [0.0] * len(prompt)
+    if "messages" in task.given:
+        messages = list(task.given["messages"])
+        return messages, message_weights(messages, train_on)
+    before = 1.0 if train_on == "everything" else 0.0
+    return [*prompt, {"role": "assistant", "content": task.given["demo"]}], [*[before] * len(prompt), 1.0]
 
 
 def _call(call: dict[str, Any]) -> str:
     return f"{call['function']['name']}({json.dumps(call['function']['arguments'], ensure_ascii=False)})"
 
 
-def _marked(text: str, trained: bool, colours: bool) -> Text:
+def _marked(text: str, trained: bool, colours: bool, colour: str = "") -> Text:
     if not trained:
         return Text(text, style="bold")
-    return Text(text, style="green") if colours else Text(f"{MARKS[0]}{text}{MARKS[1]}")
+    return Text(text, style=colour or "green") if colours else Text(f"{MARKS[0]}{text}{MARKS[1]}")
 
 
 def _rendered(task: Task, chat: Chat, train_on: str, console: Console) -> None:
-    """A demonstration as the model reads it, with what is trained on marked."""
+    """A task as the model reads it, with what is trained on marked: its demonstration, and each reply of a pair."""
+    from burnish.models.conversation import Piece
     from burnish.rollout.demonstrated import demonstration
 
-    for pieces in demonstration(task, chat, train_on):
+    prompt = Piece(chat.prompt(task), 0.0)
+    samples = [("", pieces) for pieces in demonstration(task, chat, train_on)] if "demo" in task.given else []
+    samples += [
+        (f"{column}: ", [prompt, Piece(chat.reply(str(task.given[column])), 1.0)])
+        for column in ("chosen", "rejected")
+        if column in task.given
+    ]
+    if not samples:
+        console.print(Text(f"{len(prompt.tokens)} tokens; a reply is sampled after them", style="dim"))
+        samples = [("", [prompt])]
+    for name, pieces in samples:
         sizes = [(len(piece.tokens), bool(piece.weight)) for piece in pieces]
         trained = sum(size for size, counts in sizes if counts)
-        console.print(Text(f"{sum(size for size, _ in sizes)} tokens, {trained} trained on", style="dim"))
+        if trained:
+            console.print(Text(f"{name}{sum(size for size, _ in sizes)} tokens, {trained} trained on", style="dim"))
         text = Text()
         for piece in pieces:
             said = chat.tokenizer.decode(piece.tokens.tolist(), skip_special_tokens=False)
-            text.append(_marked(said, bool(piece.weight), console.is_terminal))
+            colour = "red" if name.startswith("rejected") else ""
+            text.append(_marked(said, bool(piece.weight), console.is_terminal, colour))
         console.print(text, soft_wrap=True)

@@ -45,9 +45,11 @@ def main(words: list[str]) -> int:
             "say what is read and where a new .jsonl file is written: burnish toggle --task data.jsonl --out both.jsonl"
         )
     from burnish.datagen.toggle import toggled_rows
+    from burnish.tasks.replies import cut_to_replies
     from burnish.tasks.resolve import resolve_task
 
     source = resolve_task(options.task, columns=options.columns)
+    cut_to_replies(source)
     if "demo" not in source.gives:
         raise ValueError(f"task {options.task!r} has no demonstrations; give it a file with prompts and completions")
     size = source.size("train")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from burnish.compare.job import Job
 from burnish.compose.swap import swapped
 from burnish.config.options import configure
 from burnish.methods.table import find
+from burnish.models.known_models import resolve
+from burnish.run.plan import default_lr
 from burnish.tasks.resolve import resolve_task
 
 
@@ -118,6 +120,17 @@ def candidate(words: str) -> Candidate:
         ) from None
     text = ", ".join(f"{key}={shown(flag)}" for key, flag in flags.items())
     return Candidate(f"{name}({text})" if text else name, name, flags)
+
+
+def settings_of(one: Candidate, shared: Mapping[str, Any], task: str) -> dict[str, Any]:
+    """All that a candidate is run with: its own flags, the shared ones, and the defaults."""
+    entry = find(one.method)
+    config = configure(entry, one.method, {**shared, **one.flags})
+    options = config.options
+    if options.lr is None:
+        share = entry.build(resolve_task(task, options.reward), **config.arguments).lr_share
+        options = replace(options, lr=default_lr(resolve(options.model), options.adapters()) * share)
+    return replace(config, options=options).to_dict()
 
 
 def value(node: ast.expr) -> object:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from burnish.compare.board import Board, Standing
-from burnish.compare.plan import Candidate, shown
+from burnish.compare.plan import Candidate, settings_of, shown
 from burnish.compare.statistics import Matrix, contrast, interval
 from burnish.core import randomness
 from burnish.evals.evaluate import Interval
@@ -109,6 +109,15 @@ def trials(method: str, grids: Sequence[Grid], ranges: Sequence[Range], many: in
         if label not in [one.label for one in settings]:
             settings.append(Candidate(label, method, flags))
     return settings
+
+
+def run_once(
+    base: Candidate, settings: Sequence[Candidate], shared: Mapping[str, object], task: str
+) -> tuple[tuple[Candidate, ...], str]:
+    """What to run, and the label of the baseline: the defaults, which are not run again where a setting is the same."""
+    default = settings_of(base, shared, task)
+    same = next((one.label for one in settings if settings_of(one, shared, task) == default), None)
+    return (tuple(settings), same) if same else ((base, *settings), base.label)
 
 
 def effects(

@@ -40,6 +40,15 @@ def with_scorers(
     return replace(method, phases=phases, models=_with_models(method, (*rewards, *shapes)))
 
 
+def scores_replies(method: Method) -> bool:
+    """Whether a reward can score replies in some phase: sampled ones, of the policy or another author."""
+    return any(
+        {REWARD, "tokens:policy"} <= phase.rollout.writes
+        or any(REWARD in atom.writes and writer_of(atom) is not None for atom in phase.score)
+        for phase in method.phases
+    )
+
+
 def _without_failed_episodes(method: Method) -> Method:
     """The method without the episodes whose environment, or agent, failed: those are rewarded in the rollout."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import difflib
 import functools
 import inspect
 import itertools
@@ -23,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from burnish.config.values import coerce, truth
-from burnish.config.words import answer
+from burnish.config.words import answer, nearest
 from burnish.core.option import ANY, typed
 
 if TYPE_CHECKING:
@@ -111,10 +110,9 @@ def read(kind: type[_T], command: str, words: list[str], *, plain: int = 0) -> t
         if name not in kinds:
             if ours := answer(name, kinds, flag=True):
                 raise ValueError(f"burnish {command}: {ours}")
-            near = difflib.get_close_matches(name, kinds, 1, 0.5)
-            hint = f"; did you mean --{dashed(near[0])}?" if near else ""
             raise ValueError(
-                f"`burnish {command}` has no flag --{dashed(name)}{hint} (burnish {command} --help lists them)"
+                f"`burnish {command}` has no flag --{dashed(name)}{nearest(name, kinds, flag=True)} "
+                f"(burnish {command} --help lists them)"
             )
     values = {name: coerce(name, value, kinds[name]) for name, value in valued(flags, kinds).items()}
     return positional, kind(**values)

@@ -199,8 +199,9 @@ class Template:
     """Chat template"""
 
     chat_template: str | None = None
-    """The chat template: a file with a Jinja template, or chatml, plain (messages line by line) or none (prompts are
-    unchanged). By default the model's own; plain if it has none. Saved with the model."""
+    """The chat template: a file with a Jinja template, or chatml, plain (messages line by line), none (prompts are
+    unchanged), or tools (the model's own, with tools and their calls in it; also chatml+tools). By default the model's
+    own; plain if it has none. Saved with the model."""
     system_prompt: str | None = None
     """The system message of every conversation that has none. Saved in the model's chat template."""
     template_option: str | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 import typing
 from collections.abc import Callable, Collection
@@ -28,7 +27,7 @@ from burnish.config.groups import (
     Template,
 )
 from burnish.config.values import coerce
-from burnish.config.words import answer
+from burnish.config.words import answer, elsewhere, nearest
 from burnish.core.method import Method
 from burnish.core.step import Settings
 from burnish.core.types import Sampling
@@ -143,8 +142,7 @@ def unknown(method: str, key: str, known: Collection[str], *, flag: bool = False
     """The error message for an unknown option: its name in burnish if another library has it, else the nearest one."""
     if ours := answer(key, {*known, "resume"}, method=method, flag=flag):
         return ours
-    near = difflib.get_close_matches(key, known, 1, 0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = elsewhere(key) or nearest(key, known)
     return f"{method} has no option {key!r}{hint} (`burnish show {method}` lists them)"
 
 

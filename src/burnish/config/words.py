@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from inspect import signature
 
+from burnish.core.option import ANY, options_of
 from burnish.methods.table import METHODS, load_all
 
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -259,11 +261,29 @@ def answer(name: str, known: Collection[str], *, method: str = "", flag: bool = 
     return f"{text} ({_NOTES[ours]})" if ours in _NOTES else text
 
 
+def elsewhere(option: str) -> str:
+    """What an option means that only other methods have, and which; empty where none has it."""
+    with_it = _methods_with(option)
+    if not with_it:
+        return ""
+    entry = next(entry for entry in METHODS.values() if entry.name == with_it.partition(",")[0])
+    meaning = options_of(entry.build).get(option, ANY).help.rstrip(".")
+    return f"; {option!r} of {with_it} is: {meaning[:1].lower()}{meaning[1:]}" if meaning else f", which {with_it} have"
+
+
+def nearest(name: str, known: Collection[str], flag: bool = False) -> str:
+    """The option that a word is most likely a slip of; empty where none is near: n is no slip of on."""
+    near = get_close_matches(name, known, 1, 0.5 if len(name) > 3 else 0.75)
+    shown = f"--{near[0].replace('_', '-')}" if near and flag else repr(near[0]) if near else ""
+    return f"; did you mean {shown}?" if near else ""
+
+
 def _methods_with(option: str) -> str:
     """The names of a few methods that have an option."""
     load_all()
-    names = [entry.name for entry in METHODS.values() if option in signature(entry.build).parameters]
-    return ", ".join(sorted(names, key=lambda name: (len(name), name))[:3])
+    found = [entry for entry in METHODS.values() if option in signature(entry.build).parameters]
+    library = {entry.name for entry in found if entry.build.__module__.startswith("burnish.methods.")}
+    return ", ".join(sorted((one.name for one in found), key=lambda name: (name not in library, len(name), name))[:3])
 
 
 _NOTES = {  # what differs in meaning, where a name alone would mislead

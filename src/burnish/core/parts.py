@@ -91,7 +91,8 @@ class Part(Wired):
 
     begin: for a slow part of score (a reward function): starts scoring a group as soon as it is sampled, while others
     are still being sampled. `call` runs later, for all groups, and collects the results.
-    kind: what it is to the passes that rewrite a built method (compose/): "task_reward" asks the task for the reward.
+    kind: what it is to the passes that rewrite a built method (compose/): "task_reward" asks the task for the reward,
+    "words" has a model read replies in tokens of its own (models/same_tokens.py).
     idle: for a part of credit one of whose coefficients is the constant 0: a part that writes the same and reads
     nothing that only the 0 multiplies.
     """

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from burnish.credit.streams import ref as ref
     from burnish.credit.streams import streams as streams
     from burnish.credit.streams import token_ids as token_ids
+    from burnish.credit.teacher_text import teacher_logp as teacher_logp
     from burnish.credit.utterance import at_utterance as at_utterance
     from burnish.credit.utterance import last_turn as last_turn
     from burnish.credit.verdicts import label as label

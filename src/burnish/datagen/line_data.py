@@ -21,6 +21,7 @@ from burnish.models.build import Models
 from burnish.rollout.completions import Prefix, continued
 from burnish.score.judge import judge
 from burnish.score.segments import is_comment, split_text
+from burnish.tasks.replies import cut_to_replies
 from burnish.tasks.source import Source
 
 AT_ONCE = 8  # reference solutions whose lines are replaced between two writes
@@ -108,6 +109,7 @@ def make_lines(
     step, and behind it only if the whole still passes. "why" is the verifier's reason. A reference that does not pass
     gives no row.
     """
+    cut_to_replies(source)
     if "demo" not in source.gives:
         raise ValueError(
             f"task {source.name!r} gives no reference solutions ('demo'), whose lines --rule {recipe.rule} replaces; "

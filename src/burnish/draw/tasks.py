@@ -17,6 +17,7 @@ from burnish.core.types import Clock, Task
 from burnish.tasks.data.columns import COLUMNS
 from burnish.tasks.data.scan import WEIGHTS
 from burnish.tasks.environment import CannotStart
+from burnish.tasks.replies import cut_to_replies
 from burnish.tasks.resolve import datasets_of, environments_of
 from burnish.tasks.source import Source
 
@@ -133,6 +134,8 @@ def _index(source: Source, split: str, position: int, clock: Clock, purpose: str
 
 
 def _require(source: Source, needs: tuple[str, ...]) -> None:
+    if "demo" in needs and "demo" not in source.gives:
+        cut_to_replies(source)
     for need in needs:
         if need not in source.gives:
             has = ", ".join(sorted(source.gives)) or "nothing"
@@ -142,6 +145,11 @@ def _require(source: Source, needs: tuple[str, ...]) -> None:
                 first, _ = next(filter(None, (one.first(lambda given: need not in given) for one in mixed)))  # noqa: B023
                 counted = f"; {sum(found):,} of its {rows:,} rows have one, but not {first}: remove the others"
             columns = " or ".join(COLUMNS.get(need, (need,)))
+            roles = sorted(role for one in datasets_of(source) for role in one.roles()) if need == "demo" else []
+            if roles:
+                counted += (
+                    f"; its conversations have the roles {', '.join(roles)}, and a reply has the role 'assistant'"
+                )
             raise ValueError(
                 f"task {source.name!r} gives no {need!r}, which this method needs (it gives {has}){counted}; "
                 f"choose another task, a dataset with a column {columns}, or name one with --columns {need}=NAME"

@@ -67,14 +67,15 @@ def opd(
 
     Without a discount the expected gradient is that of the reverse KL(student || teacher) at each visited state. No
     verifier is needed. Departure: the released code sums over tokens where this averages, a matter of the learning
-    rate. gamma = 0 is the released code's.
+    rate. gamma = 0 is the released code's. A teacher with another tokenizer reads the same text: where its tokens and
+    the student's end at the same place, the difference is that of the span between two such places.
     """
     return method(
         draw=draw.prompts(task),
         rollout=rollout.sample(n),
         credit=chain(
             credit.behaviour(),
-            credit.streams("teacher", logp="teacher"),
+            credit.teacher_logp(),
             from_teacher(partial(discounted_sum, gamma=gamma)),
         ),
         learn=learn.Learn(learn.pg_clip(math.inf, coef=coef)),

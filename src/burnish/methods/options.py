@@ -60,7 +60,7 @@ ImitationCoef = Annotated[float, Option("Weight of imitation.", at_least=0)]
 RewardModel = Annotated[str | None, Option("The directory of a reward model, in place of the task's own verifier.")]
 Teacher = Annotated[
     str,
-    Option("The teacher: a model's name or directory, with the student's tokenizer (padded rows are cut off)."),
+    Option("The teacher: a model's name or directory. Padded rows of embeddings are cut off."),
 ]
 Guide = Annotated[str, Option("The guide: a model's name or directory, with the policy's tokenizer.")]
 

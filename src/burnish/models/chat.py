@@ -23,7 +23,7 @@ from burnish.core.types import Task
 from burnish.models.control import Control, backend
 from burnish.models.detokenizer import Detokenizer
 from burnish.models.reply_start import Around, ReplyStart, reply_start
-from burnish.models.template import Template
+from burnish.models.template import Template, special_values
 from burnish.models.text_cache import Samples, TextCache, text_key
 
 ENCODING = 3  # the version of how texts become tokens here; what another version encoded is encoded again
@@ -244,11 +244,10 @@ class Chat:
 
     @cached_property
     def template(self) -> Template:
-        named = getattr(self.tokenizer, "special_tokens_map", None) or getattr(self.tokenizer, "named", {})
         text = self.tokenizer.chat_template
         if isinstance(text, Mapping):  # several, by name
             text = text.get("default") or next(iter(text.values()))
-        return Template(text or "", {name: str(token) for name, token in named.items() if isinstance(token, str)})
+        return Template(text or "", special_values(self.tokenizer))
 
     @cached_property
     def _tool_template(self) -> Template | None:
@@ -387,8 +386,8 @@ class Chat:
 def _refuse_tool_calls(messages: Sequence[Message]) -> None:
     if any(message.get("tool_calls") for message in messages):
         raise ValueError(
-            "a message has tool calls, but the chat template writes none; use a template that does with "
-            "--chat-template, or write the calls as text"
+            "a message has tool calls, but the chat template writes none; --chat-template tools adds them to the "
+            "model's own, and --chat-template FILE takes another"
         )
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from burnish.core.tokenizer import Tokenizer
 from burnish.models.chat import Chat
-from burnish.models.template import NONE, PLAIN, Style, plain_template
+from burnish.models.template import NAMES, NONE, PLAIN, TEMPLATES, TOOLS, Style, plain_template, special_values
+from burnish.models.tool_template import with_tools
 
 
 def styled_chat(tokenizer: Tokenizer, style: Style, where: str) -> Chat:
@@ -15,8 +16,11 @@ def styled_chat(tokenizer: Tokenizer, style: Style, where: str) -> Chat:
     own = getattr(tokenizer, "chat_template", None)
     if isinstance(own, Mapping):  # several, by name
         own = own.get("default") or next(iter(own.values()))
-    assumed = not own and style.template is None
-    wanted = style.template or own or PLAIN
+    base, _, more = (style.template or "").rpartition("+") if style.template in NAMES else (style.template, "", "")
+    tools = TOOLS in (style.template, more)
+    named = (None if style.template == TOOLS else TEMPLATES.get(base or "", base)) if tools else style.template
+    assumed = not own and named is None
+    wanted = named or own or PLAIN
     if wanted == NONE:
         if style.system is not None or style.options is not None:
             raise ValueError(
@@ -26,7 +30,8 @@ def styled_chat(tokenizer: Tokenizer, style: Style, where: str) -> Chat:
             )
         text = None
     else:
-        text = style.applied(plain_template(_begins_with_bos(tokenizer)) if wanted == PLAIN else wanted)
+        text = plain_template(_begins_with_bos(tokenizer)) if wanted == PLAIN else wanted
+        text = style.applied(with_tools(text, special_values(tokenizer)) if tools else text)
     if text != getattr(tokenizer, "chat_template", None):
         use_template(tokenizer, text)
     chat = Chat(tokenizer, assumed=assumed)

@@ -39,8 +39,10 @@ class DecoderShape:
         place = adapted_model(path)
         told: Mapping[str, Any] = read_json(place / "config.json") or {}
         told = {**told, **(told.get("text_config") or {})}
+        if not {"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"} <= told.keys():
+            told = {**_by_usual_names(place), **told}
         hidden = _number(told, "hidden_size", "n_embd")
-        heads = _number(told, "num_attention_heads", "n_head")
+        heads = _number(told, "num_attention_heads", "n_head", default=max(1, hidden // 64))  # Mamba has none
         counts = [(name, count) for name, _, count in stored_tensors(place)] or described_tensors(place)
         return cls(
             hidden=hidden,
@@ -84,6 +86,18 @@ class DecoderShape:
     def frozen_bytes(self, quantised: bool) -> float:
         """Of the weights where they are not trained: bf16, or the projections in four bits."""
         return HALF * (self.weights - self.linear) + (NF4 if quantised else HALF) * self.linear
+
+
+def _by_usual_names(place: Path) -> dict[str, Any]:
+    """What a configuration says under names of its own, by the usual ones; nothing of an unknown one."""
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(place, trust_remote_code=False).get_text_config()
+    except Exception:  # transformers raises many kinds; what is missing is then named
+        return {}
+    names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "vocab_size", "head_dim")
+    return {name: getattr(config, name, None) for name in (*names, "intermediate_size")}
 
 
 def described_tensors(place: Path) -> list[tuple[str, int]]:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from burnish.util.paths import expanded
 from burnish.util.safe_yaml import parse_yaml
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from burnish.models.template_sandbox import Sandbox
 
 PLAIN, NONE = "plain", "none"  # none: prompts stay as they are, even where the model has a template
+TOOLS = "tools"  # the model's own, with tools in it (tool_template.py); after another name and a +, that one with tools
 ASSUMED = (
     "the model has none, so messages go line by line and a reply ends with eos (plain); --chat-template FILE, "
     "chatml or none "
@@ -36,6 +37,7 @@ TEMPLATES = {
         "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
     ),
 }
+NAMES = frozenset({*TEMPLATES, PLAIN, NONE, TOOLS, *(f"{name}+{TOOLS}" for name in (*TEMPLATES, PLAIN))})
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -43,7 +45,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 class Style:
     """What a run says about its chat template; None leaves it to the model directory.
 
-    template  a Jinja text, "plain" or "none"
+    template  a Jinja text, or a name: plain, none, tools, plain+tools, chatml+tools
     system    the system message of conversations that have none
     options   values for the template: {"enable_thinking": False}
     """
@@ -93,13 +95,15 @@ def _literal(value: object) -> str:
 
 
 def read_template(named: str | None) -> str | None:
-    """The text of a template that is given by name, as a file, or as the text itself; "plain" and "none" stay names."""
-    if named is None or named in (PLAIN, NONE) or "{{" in named or "{%" in named:
+    """The text of a template that is given by name, as a file, or as the text itself; names that depend on the model
+    (plain, none, tools) stay names.
+    """
+    if named is None or named in NAMES - TEMPLATES.keys() or "{{" in named or "{%" in named:
         return named
     if named in TEMPLATES:
         return TEMPLATES[named]
     file = expanded(named)
-    names = ", ".join((*TEMPLATES, PLAIN, NONE))
+    names = ", ".join(sorted(NAMES))
     try:
         text = file.read_text()
     except (OSError, ValueError) as error:
@@ -135,6 +139,12 @@ def read_options(given: str | None) -> dict[str, object]:
         plain = isinstance(read, bool | int | str | None) or (isinstance(read, float) and math.isfinite(read))
         options[key] = read if plain else value
     return options
+
+
+def special_values(tokenizer: Any) -> dict[str, str]:
+    """bos_token, eos_token and the like, as templates read them."""
+    named = getattr(tokenizer, "special_tokens_map", None) or getattr(tokenizer, "named", {})
+    return {name: str(token) for name, token in named.items() if isinstance(token, str)}
 
 
 class Template:

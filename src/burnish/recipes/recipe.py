@@ -135,8 +135,10 @@ def changed(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:
     for key, value in changes.items():
         stage, dot, option = str(key).rpartition(".")
         option = option.replace("-", "_")
+        if not dot and option in ("method", "command"):
+            raise ValueError(f"recipe {recipe.name}: {key}={value} is for one stage; write STAGE.{key}={value}")
         if not dot:
-            (told if option in WHOLE else told["options"])[option] = value
+            _of_all(told, option, value)
         elif stage in told["stages"]:
             _one_length(told["stages"][stage], option)[option] = value
         else:
@@ -147,7 +149,19 @@ def changed(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:
     return parse(told, f"recipe {recipe.name}", recipe.name)
 
 
-def references(options: Mapping[str, object], names: list[str]) -> Iterator[str]:
+def _of_all(told: dict[str, Any], option: str, value: Any) -> None:
+    """Change an option of all stages that have it, also of those that name a value of their own."""
+    if option in WHOLE:  # that of a stage says what it learns from
+        told[option] = value
+        return
+    told["options"] = {**_one_length(told["options"], option), option: value}
+    for stage in told["stages"].values():
+        own = stage.keys() & ({"steps", "epochs"} if option in ("steps", "epochs") else {option})
+        if own:
+            _one_length(stage, option)[option] = value
+
+
+def references(options: Mapping[str, Any], names: list[str]) -> Iterator[str]:
     """The stages that options refer to: `model` and `task` by their bare name, every text by {name}."""
     for key, value in options.items():
         if key in WHOLE and value in names:

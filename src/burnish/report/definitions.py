@@ -196,6 +196,10 @@ GENERAL: list[Definition] = [
         ("margin", "mean of the reply's score minus that of the reference's reply, clipped"),
         ("kl", "mean over reply tokens of the KL penalty's estimate: log-prob minus the reference's"),
         ("teacher_kl", "mean over reply tokens of log-prob minus the teacher's", "down"),
+        (
+            "teacher_spans",
+            "spans of a teacher with another tokenizer over the student's tokens; 1: all tokens are shared",
+        ),
         ("chi2", "mean over replies of the symmetric chi-squared divergence from the reference"),
         ("confidence", "mean probability that the policy gives its own reply"),
         ("dense/*", "mean over replies of the sum of a scorer's token rewards, before its weight", "up"),

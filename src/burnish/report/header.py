@@ -9,6 +9,7 @@ from burnish.models.template import ASSUMED
 from burnish.run.observed import ObservedRun
 from burnish.run.passes import passes
 from burnish.run.reward_versions import written
+from burnish.tasks.replies import left_out
 from burnish.tasks.resolve import datasets_of
 
 
@@ -59,6 +60,7 @@ def derived(run: ObservedRun) -> list[tuple[str, str]]:
         ),
         ("data", passes(run.config, run.source)),
         *([("same", same)] if (same := _same_replies(run)) else []),
+        *([("cut", cut)] if (cut := left_out(run.source)) else []),
         *([("long", long)] if run.lengths and (long := run.lengths.sentence()) else []),
         *([("empty", empty)] if run.lengths and (empty := run.lengths.empty_sentence()) else []),
         *([("eval", judged)] if (judged := _judged(run)) else []),
@@ -78,6 +80,8 @@ def _same_replies(run: ObservedRun) -> str:
 def _judged(run: ObservedRun) -> str:
     """How many held-out replies are judged, and how they are decoded; empty where none are."""
     options = run.config.options
+    if run.source.size("heldout") == 0:
+        return "nothing: no prompt of the data is held out; more rows, or split= and heldout= after a comma, give some"
     if options.eval_tasks and options.eval_measure == "loss":
         return f"the method's own measure of {run.held_out:,} held-out rows"
     if not options.eval_tasks or not run.method.generates or not can_evaluate(run.source):

@@ -8,9 +8,10 @@ import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-Answers = Sequence[object]
-Ask = Callable[..., Answers]
-_Call = tuple[tuple[object, ...], Future[Answers]]
+from burnish.reward_functions.reward import Found
+
+Ask = Callable[..., Found]
+_Call = tuple[tuple[object, ...], Future[Found]]
 _Waiting = queue.SimpleQueue[_Call | None]  # None ends a thread
 
 
@@ -27,9 +28,9 @@ class Graders:
             threading.Thread(target=_work, args=(ask, self._waiting), name=name, daemon=True).start()
         weakref.finalize(self, _end, self._waiting, len(asks))
 
-    def begin(self, *arguments: object) -> Future[Answers]:
+    def begin(self, *arguments: object) -> Future[Found]:
         """Queue a call; the future gets its result or its error."""
-        future: Future[Answers] = Future()
+        future: Future[Found] = Future()
         self._waiting.put((arguments, future))
         return future
 

@@ -23,6 +23,7 @@ from burnish.core.task import Task
 from burnish.models.build import Models
 from burnish.models.chat import Chat
 from burnish.models.conversation import message_weights
+from burnish.models.model import Model
 from burnish.rollout.demonstrated import NAME as DEMONSTRATED
 from burnish.rollout.demonstrated import cut_pieces, demonstration
 from burnish.rollout.trajectories import NAME as TRAJECTORIES
@@ -104,6 +105,7 @@ def fit(
 
     splits: those whose rows are used; the first is counted
     """
+    require_room(models, settings, needs.samples)
     datasets = datasets_of(source)
     if not datasets:
         return None
@@ -131,11 +133,22 @@ def _limit(models: Models, needs: Needs, settings: Settings) -> int:
     context = min(model.context for model in models)
     limit = min(context, settings.max_length or context)
     if needs.samples and settings.max_new_tokens >= limit:
-        raise ValueError(
-            f"replies of --max-new-tokens {settings.max_new_tokens:,} leave no room for a prompt in {limit:,} tokens; "
-            "lower it" + (", or raise --max-length" if limit < context else "")
-        )
+        raise ValueError(_no_room(settings, f"--max-length {limit:,}") + ", or raise --max-length")
     return limit
+
+
+def require_room(models: Iterable[Model], settings: Settings, samples: bool) -> None:
+    """Raise ValueError for replies that are longer than the context. samples: whether replies are sampled in any case,
+    and not only where they are evaluated.
+    """
+    context = min(model.context for model in models)
+    named = settings.max_new_tokens != Settings().max_new_tokens  # a default that nothing uses is no mistake
+    if (samples or named) and settings.max_new_tokens >= context:
+        raise ValueError(_no_room(settings, f"the {context:,} tokens of the model's context"))
+
+
+def _no_room(settings: Settings, within: str) -> str:
+    return f"replies of --max-new-tokens {settings.max_new_tokens:,} leave no room for a prompt in {within}; lower it"
 
 
 def _fit_one(dataset: Dataset, measure: Measure, splits: tuple[str, ...]) -> Lengths:

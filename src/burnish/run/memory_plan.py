@@ -43,6 +43,7 @@ class Choices:
     master_weights: str = "float32"
     shard: str = "off"  # what the ranks divide
     ranks: int = 1
+    kv: int | None = None  # bytes of the KV cache; None: as many as all replies of a step take together
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def parts_of(
             found["optimiser"] += MOMENTS[how.optimiser] * trained / (how.ranks if how.shard != "off" else 1)
     learns = [shapes[name] for name, role in roles.items() if role.liveness == "trained"]
     widest = max(learns, key=lambda shape: shape.activation_bytes(), default=next(iter(shapes.values())))
-    cache = float(kv_tokens(batch) * widest.kv_bytes())
+    cache = float(kv_bytes(widest, batch, how.kv))
     tokens = max(how.token_budget, batch.reply + batch.prompt if batch.replies else 0)  # a row is not cut
     found["activations"] = tokens * widest.activation_bytes(how.activations == "recompute")
     if how.activations == "recompute":
@@ -98,6 +99,17 @@ def parts_of(
     if cache <= KEPT:
         return {**found, "KV cache": cache}
     return {**found, "KV cache, beyond what the learner takes": max(0.0, cache - found["activations"])}
+
+
+def kv_bytes(shape: DecoderShape, batch: Batch, most: int | None) -> int:
+    """The KV cache of a step. most: its limit, beyond which replies wait until others have ended."""
+    whole = kv_tokens(batch) * shape.kv_bytes()
+    return whole if most is None else min(whole, most)
+
+
+def least_kv(shape: DecoderShape, batch: Batch) -> int:
+    """Bytes of the KV cache for one reply after one prompt: less serves no reply at all."""
+    return (batch.reply + KEYS + batch.prompt) * shape.kv_bytes() if batch.replies else 0
 
 
 def held_bytes(how: Choices) -> float:
@@ -123,27 +135,49 @@ def fitted(
 ) -> Choices:
     """The choices with which a run fits, tried from the fastest on; ValueError if none does.
 
-    Smaller micro-batches first, then recomputed activations, then moments in 8 bits, then weights in two halves; never
-    weights in bf16 alone or in four bits, which change what is trained.
+    Smaller micro-batches first, then recomputed activations, then a smaller KV cache, in which replies wait for each
+    other; then moments in 8 bits, then weights in two halves; never weights in bf16 alone or in four bits, which change
+    what is trained.
     """
     largest = min(start.token_budget, max(busy(shape) for shape in shapes.values()))
     budgets = [largest >> k for k in range(12) if largest >> k >= min(LEAST, largest)] or [largest]
-    slower = [start]
+    same = [start]  # what these choices compute is the same
     if start.activations == "off":
-        slower.append(replace(start, activations="recompute"))
+        same.append(replace(start, activations="recompute"))
+    rounds = [same]
     if start.optimiser == "adamw":
-        slower += [replace(one, optimiser="adamw8bit") for one in slower]
+        rounds.append([replace(one, optimiser="adamw8bit") for one in same])
     if start.master_weights == "float32" and lora is None:
-        slower += [replace(slower[-1], master_weights="split")]
-    tried = [replace(one, token_budget=budget) for one in slower for budget in budgets]
+        rounds.append([replace(rounds[-1][-1], master_weights="split")])
+    tried = [
+        replace(one, token_budget=budget, kv=cache)
+        for group in rounds
+        for cache in _caches(shapes, batch, start.kv)
+        for one in group
+        for budget in budgets
+    ]
     for one in tried:
         if sum(parts_of(shapes, roles, lora, batch, one).values()) <= memory:
             return one
     least = min(sum(parts_of(shapes, roles, lora, batch, one).values()) for one in tried)
     hint = "--quantization nf4" if lora is not None and not start.quantised else "--lora 16, a smaller batch or model"
     raise ValueError(
-        f"the run needs at least {least / GIB:.1f} GiB, and --memory gives it {memory / GIB:.1f}; use {hint}"
+        f"the run needs at least {_gib(least)}, and --memory gives it {_gib(memory)}; use {hint}"
+        + (", or a smaller --kv-gib" if start.kv is not None else "")
     )
+
+
+def _caches(shapes: Mapping[str, DecoderShape], batch: Batch, given: int | None) -> list[int | None]:
+    """Sizes of the KV cache, the largest first; only the one that was asked for, if one was."""
+    if given is not None or not batch.replies:
+        return [given]
+    widest = max(shapes.values(), key=lambda shape: shape.kv_bytes())
+    whole, least = kv_tokens(batch) * widest.kv_bytes(), least_kv(widest, batch)
+    return [None, *(whole >> k for k in range(1, 40) if whole >> k > least), least]
+
+
+def _gib(size: float) -> str:
+    return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / 2**20:.0f} MiB"
 
 
 def shapes_of(roles: Mapping[str, Role], base: Path) -> dict[str, DecoderShape]:
@@ -153,8 +187,11 @@ def shapes_of(roles: Mapping[str, Role], base: Path) -> dict[str, DecoderShape]:
     }
 
 
-def batch_of(method: Method, prompts: int, reply: int, max_length: int | None) -> Batch:
-    """What a step of a method samples. Prompts that are not known yet are taken to be 256 tokens long."""
+def batch_of(method: Method, prompts: int, reply: int, max_length: int | None, ranks: int = 1) -> Batch:
+    """What a step of a method samples on one GPU: ranks divide its prompts. Prompts that are not known yet are taken to
+    be 256 tokens long.
+    """
+    prompts = -(-prompts // max(1, ranks))
     plain = [phase.rollout.plain for phase in method.phases if phase.rollout.plain is not None]
     samples = Needs.of(method).samples
     prompt = max(1, max_length - reply) if max_length is not None and samples else PROMPT

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from burnish.compose.passes import Additions, composed
+from burnish.compose.rewards import scores_replies
 from burnish.compose.seats import read_opponent
 from burnish.config.checks import check_engine, check_master_weights, check_options, check_search, check_shard
 from burnish.config.options import Config
@@ -14,6 +16,7 @@ from burnish.core.step import Settings
 from burnish.envs.named_tools import read_tools
 from burnish.methods.table import Entry
 from burnish.models.build import device_named
+from burnish.models.decoder_shape import DecoderShape
 from burnish.models.hub import hub_name, pinned
 from burnish.models.known_models import adapted_model, is_adapter, resolve
 from burnish.models.lora import Lora, check_rank, check_stored
@@ -24,13 +27,23 @@ from burnish.reward_functions.load import load_function
 from burnish.reward_functions.resolve import RewardSpec, read_rewards
 from burnish.rewards.read import named_rewards, named_shapes, split_rewards
 from burnish.run.lengths import Needs
-from burnish.run.memory_plan import Choices, batch_of, fitted, kv_tokens, read_memory, shapes_of
+from burnish.run.memory_plan import (
+    GIB,
+    Batch,
+    Choices,
+    batch_of,
+    fitted,
+    kv_bytes,
+    least_kv,
+    read_memory,
+    shapes_of,
+)
 from burnish.run.passes import steps_of_epochs
 from burnish.run.pipeline import require_pipelined
 from burnish.run.placement import check_placing, threads_for
 from burnish.run.reward_versions import Versions, present
 from burnish.serve.pulled import read_pulled
-from burnish.tasks.resolve import environments_of, pin, resolve_task
+from burnish.tasks.resolve import datasets_of, environments_of, pin, resolve_task
 from burnish.tasks.source import Source
 from burnish.tasks.task_set import unscored, with_agent, with_opponent, with_tools
 
@@ -66,6 +79,8 @@ def compose(
         workers=workers,
         env_process=options.env_process,
     )
+    for dataset in datasets_of(source):
+        dataset.all_rows()  # another run of this process may have cut conversations
     for environment in environments_of(source):
         environment.seconds = options.env_timeout  # before any is reset
     if scorers and not functions:
@@ -90,6 +105,11 @@ def compose(
         chunk=options.chunk,
     )
     method = composed(entry.build(source, **config.arguments), additions)
+    if functions and not scores_replies(method):
+        raise ValueError(
+            f"{config.method} does not score sampled replies, so --reward has none to score; leave it out (burnish "
+            "eval RUN/model --reward measures what the run makes)"
+        )
     source = next((phase.draw.source for phase in method.phases if phase.draw.source is not None), source)
     return source, method
 
@@ -126,10 +146,13 @@ def plan(
     require_same_tokens(replace(method, name=config.method), base)
     options = config.options
     if options.eval_tasks and source.size("heldout") == 0:
-        raise ValueError(
-            f"task {source.name!r} has no held-out rows to evaluate on; give it more rows, or turn evaluation off with "
-            "--eval-tasks 0"
-        )
+        if options.patience or options.product == "best":
+            raise ValueError(
+                f"task {source.name!r} has no held-out rows, by which --patience and --product best go; give it more "
+                "rows, or leave out these options"
+            )
+        options = replace(options, eval_tasks=0)  # one row, say: it trains, and nothing is evaluated
+        config = replace(config, options=options)
     if options.eval_measure == "loss" and Needs.of(method).samples:
         raise ValueError(
             f"--eval-measure loss is for methods that learn from given replies, and {config.method} samples its own; "
@@ -178,30 +201,50 @@ def _within(config: Config, method: Method, base: Path, lora: Lora | None, loads
         raise ValueError(
             "--memory plans the memory of a GPU, but the run is on the CPU; leave it out (burnish plan needs no GPU)"
         )
-    shapes = shapes_of(method.models, base)
-    batch = batch_of(method, options.prompts, options.max_new_tokens, options.max_length)
+    shapes, batch, start = asked(config, method, base)
     most = options.token_budget or max(busy(shape) for shape in shapes.values())
-    quantised = options.quantization is not None
-    start = Choices(
-        most,
-        options.checkpoint_activations,
-        options.optimiser,
-        quantised,
-        options.master_weights,
-        options.shard,
-        max(1, options.ranks),
+    found = fitted(
+        shapes, method.models, lora, batch, replace(start, token_budget=most), read_memory(options.memory or "")
     )
-    found = fitted(shapes, method.models, lora, batch, start, read_memory(options.memory or ""))
-    cache = kv_tokens(batch) * shapes[method.product].kv_bytes()
+    cache = kv_bytes(shapes[method.product], batch, found.kv)
+    room = 1.05 * cache / GIB + 0.01 if found.kv is None else math.ceil(100 * cache / GIB) / 100
     chosen = replace(
         options,
         token_budget=found.token_budget,
         checkpoint_activations=found.activations,
         optimiser=found.optimiser,
         master_weights=found.master_weights,
-        kv_gib=options.kv_gib or (round(1.05 * cache / 2**30 + 0.01, 2) if cache else None),
+        kv_gib=options.kv_gib or (round(room, 2) if cache else None),
     )
     return replace(config, options=chosen)
+
+
+def asked(config: Config, method: Method, base: Path) -> tuple[dict[str, DecoderShape], Batch, Choices]:
+    """The shapes of a run's models, what a step samples on one GPU, and what the options say about memory.
+
+    Raises ValueError for a --kv-gib in which no reply fits.
+    """
+    options = config.options
+    shapes = shapes_of(method.models, base)
+    batch = batch_of(method, options.prompts, options.max_new_tokens, options.max_length, options.ranks)
+    kv = int(options.kv_gib * GIB) if options.kv_gib is not None else None
+    least = least_kv(shapes[method.product], batch)
+    if kv is not None and kv < least:
+        raise ValueError(
+            f"--kv-gib {options.kv_gib:g} holds no reply of {batch.reply:,} tokens after a prompt of {batch.prompt:,}, "
+            f"whose keys and values take {least / GIB:.2f} GiB; raise it, or lower --max-new-tokens"
+        )
+    how = Choices(
+        options.token_budget or 0,
+        options.checkpoint_activations,
+        options.optimiser,
+        options.quantization is not None,
+        options.master_weights,
+        options.shard,
+        max(1, options.ranks),
+        kv,
+    )
+    return shapes, batch, how
 
 
 def _pinned_models(config: Config, method: Method) -> tuple[Config, Method]:

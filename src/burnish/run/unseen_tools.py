@@ -21,6 +21,6 @@ def unseen_tools(source: Source, chat: Chat) -> str:
     if not torch.equal(chat.prompt(task), chat.prompt(bare)):
         return ""
     return (
-        "the tasks have tools, and the chat template does not write them: the model is not told their names; give a "
-        "--chat-template that does, or describe them in --system-prompt"
+        "the tasks have tools, and the chat template does not write them: the model is not told their names; "
+        "--chat-template tools adds them to the model's own, or describe them in --system-prompt"
     )

@@ -60,6 +60,11 @@ class Mixture:
     def gives(self) -> frozenset[str]:
         return common(one.source.gives for one in self.ingredients) | {FROM}
 
+    def again(self) -> None:
+        """Find anew what depends on the rows of the sources: they have left some out."""
+        for name in ("gives", "_separated"):
+            self.__dict__.pop(name, None)
+
     def sources(self) -> list[Source]:
         """The sources, after rows that one of them holds out have been left out of the others' training rows."""
         self._separated  # noqa: B018  # computed once

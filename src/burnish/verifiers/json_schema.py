@@ -14,7 +14,7 @@ _TYPES: dict[str, Callable[[object], bool]] = {
     "string": lambda value: isinstance(value, str),
     "boolean": lambda value: isinstance(value, bool),
     "null": lambda value: value is None,
-    "integer": lambda value: _number(value) and float(value).is_integer(),
+    "integer": lambda value: isinstance(value, int | float) and _number(value) and float(value).is_integer(),
     "number": lambda value: _number(value),
 }
 _BOUNDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {  # keyword -> (what it measures, holds)

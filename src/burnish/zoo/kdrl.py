@@ -113,7 +113,7 @@ def kdrl(
         credit=chain(
             credit.group_relative(),
             credit.behaviour(),
-            credit.streams("teacher", logp="teacher"),
+            credit.teacher_logp(),
             distilled_where(_DISTILLED[distilled], distilled),
         ),
         learn=learn.Learn(learn.pg_clip(eps), teacher_k2(coef=linear(beta, beta_end, over=beta_steps))),

@@ -7,14 +7,14 @@ from functools import lru_cache
 from typing import Any
 
 COLUMNS: dict[str, tuple[str, ...]] = {  # part of a task -> possible column names, of which the first present is used
-    "messages": ("messages", "conversations", "conversation"),
-    "prompt": ("prompt", "question", "instruction", "query", "problem"),
+    "messages": ("messages", "conversations", "conversation", "dialogue"),
+    "prompt": ("prompt", "question", "instruction", "query", "problem", "input"),
     "system": ("system", "system_prompt"),
     "tools": ("tools",),
     "demo": ("completion", "response", "output", "solution"),
-    "chosen": ("chosen",),
-    "rejected": ("rejected",),
-    "label": ("label",),
+    "chosen": ("chosen", "chosen_response"),
+    "rejected": ("rejected", "rejected_response"),
+    "label": ("label", "kto_tag"),
     "answer": ("answer", "ground_truth", "target"),
     "responses": ("responses", "completions"),
     "ranks": ("ranks",),
@@ -22,6 +22,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {  # part of a task -> possible column nam
     "ranking": ("ranking",),
     "labels": ("labels",),
     "text": ("text",),
+    "history": ("history",),
 }
 _PART = {name: part for part, names in COLUMNS.items() for name in names}
 
@@ -54,9 +55,14 @@ def find_parts(row: Mapping[str, Any], mapping: Mapping[str, str], where: str) -
             )
     filled = frozenset([column for column, value in row.items() if value is not None])
     parts = dict(_known_parts(filled, tuple(mapping.items())))
-    if "responses" in parts and "responses" not in mapping and isinstance(row[parts["responses"]], str):
+    if "responses" in parts and "responses" not in mapping and _one_text(row[parts["responses"]]):
         del parts["responses"]  # one text, not a list to rank
     return parts
+
+
+def _one_text(value: Any) -> bool:
+    """Whether a cell is one text, and not a list or the JSON text of one (CSV)."""
+    return isinstance(value, str) and not value.lstrip().startswith("[")
 
 
 @lru_cache(maxsize=256)
@@ -65,8 +71,10 @@ def _known_parts(filled: frozenset[str], mapping: tuple[tuple[str, str], ...]) -
     mapped = dict(mapping)
     parts = {part: column for part, column in mapping if column in filled or part == "prompt"}
     taken = set(mapped.values())
+    spelled = {column.lower(): column for column in sorted(filled - taken, reverse=True)}  # Question, INSTRUCTION
+    spelled |= {column: column for column in filled - taken}
     for part, names in COLUMNS.items():
-        name = next((name for name in names if name in filled and name not in taken), None)
+        name = next((spelled[name] for name in names if name in spelled), None)
         if name and part not in mapped and not (part == "messages" and "prompt" in mapped):
             parts[part] = name
     return parts
@@ -74,7 +82,14 @@ def _known_parts(filled: frozenset[str], mapping: tuple[tuple[str, str], ...]) -
 
 def no_prompt(row: Mapping[str, Any], where: str) -> str:
     """The error of a row without a prompt, with the ways to name its column."""
+    talk = next((name for name, value in row.items() if isinstance(value, list) and _is_talk(value)), None)
+    named = f"messages={talk}" if talk else "prompt=NAME"
     return (
-        f"{where}: needs column 'prompt' (or question, instruction, query, problem, messages, text); found columns "
-        f"{', '.join(map(str, row))}; name one with --columns prompt=NAME"
+        f"{where}: needs column 'prompt' (or {', '.join(COLUMNS['prompt'][1:])}, messages, text); found columns "
+        f"{', '.join(map(str, row))}; name one with --columns {named}"
     )
+
+
+def _is_talk(value: list[Any]) -> bool:
+    """Whether a cell looks like a conversation."""
+    return bool(value) and all(isinstance(one, Mapping) and {"role", "from"} & one.keys() for one in value)

@@ -27,11 +27,11 @@ from burnish.tasks.data.cache import State, fingerprint, state
 from burnish.tasks.data.code import CANARY, is_canary, problem_of
 from burnish.tasks.data.columns import read_mapping
 from burnish.tasks.data.files import read_rows
-from burnish.tasks.data.formats import to_task
+from burnish.tasks.data.formats import to_last_reply, to_task
 from burnish.tasks.data.layout import HELDOUT_NAMES
 from burnish.tasks.data.lines import spooled
 from burnish.tasks.data.rows import ListRows, Rows, joined
-from burnish.tasks.data.scan import Scan, common, scan
+from burnish.tasks.data.scan import CUT, WITHOUT_REPLY, Scan, common, scan
 from burnish.util.files import files_below
 from burnish.util.paths import expanded
 from burnish.verifiers.code.tests import names_tests
@@ -91,6 +91,7 @@ class Dataset:
         self.canary, self.unsafe_code = canary, unsafe_code
         self._opened: list[State] | None = None  # the states of the files when they were opened
         self._scans: dict[int, Scan] = {}
+        self._demonstrates = False
         self._separate: dict[str, FilePart] = {}
         self._fitted: dict[str, FilePart] = {}
         self._cut: dict[str, tuple[Callable[[Task], Task | None], frozenset[int]]] = {}
@@ -148,7 +149,7 @@ class Dataset:
 
     def _part(self, rows: Rows) -> FilePart:
         found = self._scan(rows)
-        numbers = np.flatnonzero(found.kept)
+        numbers = np.flatnonzero(found.kept & ~(self._demonstrates & (found.ends == WITHOUT_REPLY)))
         if not len(numbers):
             raise ValueError(
                 f"dataset {self.name!r} has no usable rows: in all of them the replies are equal or ranked the same"
@@ -201,7 +202,44 @@ class Dataset:
     @cached_property
     def gives(self) -> frozenset[str]:
         """The keys of Task.given that every row has, and REMARKS of tasks/data/scan.py."""
-        return common(scan.gives for scan in self._all_scans())
+        return common(scan.demonstrates if self._demonstrates else scan.gives for scan in self._all_scans())
+
+    def cut_to_replies(self) -> None:
+        """From now on, cut conversations that end with a turn of the user after their last reply, and leave out those
+        without one: for methods that learn from replies. Nothing changes where a row would still lack one.
+        """
+        scans = self._all_scans()
+        if self._demonstrates or not any((one.kept & (one.ends != WITHOUT_REPLY)).any() for one in scans):
+            return
+        if any("demo" not in one.demonstrates for one in scans):
+            return
+        self._demonstrates = True
+        self._new_parts()
+
+    def all_rows(self) -> None:
+        """Undo `cut_to_replies`."""
+        if self._demonstrates:
+            self._demonstrates = False
+            self._new_parts()
+
+    def _new_parts(self) -> None:
+        self._separate.clear()
+        for name in ("_parts", "gives"):
+            self.__dict__.pop(name, None)
+
+    def replies_cut(self) -> tuple[int, int, str]:
+        """How many conversations are cut after their last reply, how many have none and are left out, and the place of
+        the first of either.
+        """
+        tables = {id(part.rows): part.rows for part in self._parts.values()}.values() if self._demonstrates else ()
+        found = [(rows, self._scan(rows).ends) for rows in tables]
+        first = next((rows.where(int(np.flatnonzero(ends)[0])) for rows, ends in found if ends.any()), "")
+        cut, gone = (sum(int((ends == which).sum()) for _, ends in found) for which in (CUT, WITHOUT_REPLY))
+        return cut, gone, first
+
+    def roles(self) -> frozenset[str]:
+        """The roles of conversations that do not end with a reply."""
+        return frozenset().union(*(one.roles for one in self._all_scans()))
 
     def how_many(self, key: str) -> tuple[int, int]:
         """How many rows have a key of Task.given, and how many rows there are."""
@@ -250,6 +288,8 @@ class Dataset:
             raise ValueError(f"dataset {self.name!r} has no {split} rows; add rows, or change heldout={self.heldout}")
         number = int(part.numbers[index % len(part.numbers)])
         task = to_task(part.rows[number], self.columns, part.rows.where(number))
+        if self._demonstrates:
+            task = to_last_reply(task) or task
         cut, long = self._cut.get(split, (None, frozenset()))
         task = (cut(task) or task) if cut is not None and number in long else task
         if split == "train" and is_canary(task, self.canary):

@@ -6,14 +6,23 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from burnish.core.messages import Message, text_of
+from burnish.core.messages import Message, as_messages, text_of
 from burnish.core.task import Task
 from burnish.tasks.data.code import code_prompt, code_solution, is_code
 from burnish.tasks.data.columns import COLUMNS, find_parts, no_prompt
 from burnish.tasks.data.episodes import split_rewards
-from burnish.tasks.data.messages import conversation, read_messages, read_tools, reply_of, spelled_messages
+from burnish.tasks.data.messages import (
+    conversation,
+    read_messages,
+    read_tools,
+    reply_of,
+    said_messages,
+    spelled_list,
+    spelled_messages,
+)
 from burnish.tasks.data.preferences import NoPreference, after_prompt, fork, ranked
 from burnish.tasks.data.rows import Row
 from burnish.tasks.data.stepwise import spelled_steps
@@ -22,7 +31,9 @@ from burnish.verifiers.final_answer import final_answer
 _LABELS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 _MARKED = re.compile(r"####|\\boxed\s*\{")  # before or around a final answer
 SHORT = 100  # characters of a solution without a marked answer that is itself the answer
-_SPENT = ("prompt", "messages", "system", "text", "tools", "responses", "ranks", "scores", "ranking", "labels")
+_LISTS = ("responses", "ranks", "scores", "ranking", "labels")
+_SPENT = ("prompt", "messages", "system", "text", "tools", "history", *_LISTS)
+_SAID = ("prompt", "demo", "chosen", "rejected")  # text or messages
 ASKED = (*COLUMNS["messages"], *COLUMNS["prompt"], *COLUMNS["text"])  # columns that may hold a prompt
 EMPTY = "{where}: the prompt is empty; fill it in or remove the row"
 
@@ -31,10 +42,13 @@ Prompt = tuple[Message, ...] | str
 
 def to_task(row: Row, columns: Mapping[str, str], where: str) -> Task:
     """One row as a task: recognised columns under the name of their part, all others under their own name."""
+    if isinstance(row, list) and row and isinstance(row[0], Mapping):  # a row that is a bare conversation
+        row = {"messages": row}
     if not isinstance(row, Mapping):
         raise ValueError(f"{where}: is not an object with named columns but {type(row).__name__}")
     row = spelled_steps(row, where)
     parts = find_parts(row, columns, where)
+    row = _unspelled(row, parts)
     prompt, given, spent = _asked(row, parts, where)
     for part in parts:
         if part not in _SPENT:
@@ -62,9 +76,21 @@ def to_task(row: Row, columns: Mapping[str, str], where: str) -> Task:
     programs = is_code(given)
     if programs and "demo" not in given and (solution := code_solution(row, prompt if isinstance(prompt, str) else "")):
         given["demo"] = solution
+    if not programs and "demo" not in given and (said := _answer_as_reply(given, parts, columns)):
+        given["demo"] = said
+    if "history" in spent and "demo" in given and "messages" not in given:
+        given["messages"] = [*prompt, {"role": "assistant", "content": given["demo"]}]
     answered = programs or "answer" in given
     kind = "pair" if {"chosen", "rejected"} <= set(given) else "question" if answered else "demo"
     return Task(kind, prompt, given, key_of_prompt(prompt) if prompt else _digest(str(given["text"])))
+
+
+def _unspelled(row: Row, parts: dict[str, str]) -> Row:
+    """The row with messages and lists that its cells spell as text (CSV), and with one message as a list of one."""
+    changed = {parts[name]: said_messages(row[parts[name]]) for name in _SAID if name in parts}
+    changed |= {parts[name]: spelled_list(row[parts[name]]) for name in _LISTS if name in parts}
+    changed = {column: value for column, value in changed.items() if value is not row[column]}
+    return {**row, **changed} if changed else row
 
 
 def _asked(row: Row, parts: dict[str, str], where: str) -> tuple[Prompt, Row, set[str]]:
@@ -86,6 +112,10 @@ def _asked(row: Row, parts: dict[str, str], where: str) -> tuple[Prompt, Row, se
         if "system" in parts and isinstance(row[parts["system"]], str):
             prompt = _with_system(prompt, row, parts)
             spent.add(parts["system"])
+        if before := _history(row, parts):
+            prompt = as_messages(prompt)
+            asked = len(prompt) - 1  # a system message stands before the history
+            return (*prompt[:asked], *before, *prompt[asked:]), {}, {*spent, "history", parts["history"]}
         return (code_prompt(prompt, row) if isinstance(prompt, str) else prompt), {}, spent
     if {"chosen", "rejected"} <= set(parts):
         shared, chosen, rejected = fork(row[parts["chosen"]], row[parts["rejected"]], where)
@@ -99,6 +129,18 @@ def _asked(row: Row, parts: dict[str, str], where: str) -> tuple[Prompt, Row, se
     if "test_list" in row:
         return code_prompt(text, row), {}, {parts["text"]}
     return "", {"demo": text, "text": text}, {parts["text"]}
+
+
+def _history(row: Row, parts: dict[str, str]) -> tuple[Message, ...]:
+    """Earlier turns of a row (LLaMA-Factory): [[question, reply], ...]; nothing where the column is something else."""
+    pairs = spelled_list(row[parts["history"]]) if "history" in parts else ()
+    if not isinstance(pairs, list) or not all(
+        isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(said, str) for said in pair)
+        for pair in pairs
+    ):
+        return ()
+    roles = ("user", "assistant")
+    return tuple({"role": role, "content": said} for pair in pairs for role, said in zip(roles, pair, strict=True))
 
 
 def _prompt(value: Any, where: str) -> Prompt:
@@ -178,6 +220,31 @@ def _answer(given: Row, parts: dict[str, str]) -> None:
             given["answer"] = final_answer(solution)
         elif len(solution) <= SHORT and "\n" not in solution.strip():
             given["answer"] = solution
+
+
+def _answer_as_reply(given: Row, parts: dict[str, str], columns: Mapping[str, str]) -> str | None:
+    """The answer of a row without another reply: what a method that learns from replies trains on. Not a ground truth,
+    which is there to compare with.
+    """
+    named = "answer" in columns or parts.get("answer", "").lower() in ("answer", "target")
+    answer = given.get("answer")
+    return str(answer) if named and isinstance(answer, str | int | float) and str(answer).strip() else None
+
+
+def to_last_reply(task: Task) -> Task | None:
+    """A task of a conversation that ends with a turn of the user, up to its last reply; None where it has none.
+
+    Any other task is itself.
+    """
+    if "demo" in task.given or isinstance(task.prompt, str):
+        return task
+    said = tuple(task.given.get("messages") or task.prompt)
+    last = max((i for i, message in enumerate(said) if message["role"] == "assistant"), default=0)
+    if not last:
+        return None
+    prompt, given = _split_conversation(said[: last + 1], "")
+    rest = {key: value for key, value in task.given.items() if key != "messages"}
+    return replace(task, prompt=prompt, given={**rest, **given})
 
 
 def key_of_prompt(prompt: Prompt) -> str:

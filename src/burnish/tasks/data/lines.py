@@ -95,11 +95,13 @@ def _line_ends(file: IO[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def json_line(line: bytes, where: str) -> Any:
-    """The row of a line of JSON: an object."""
+    """The row of a line of JSON: an object, or a bare list of messages."""
     line = line.removeprefix(b"\xef\xbb\xbf")
     listed = line.lstrip().startswith(b"[")
     row = parse_json(line, where, "a file that is one list is .json, not .jsonl" if listed else "fix that line")
-    if isinstance(row, list):
+    if isinstance(row, list) and not (
+        row and all(isinstance(one, dict) and {"role", "from"} & one.keys() for one in row)
+    ):
         raise ValueError(
             f"{where}: is a list, not an object with named columns; write one object a line, or call the file .json"
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import difflib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -10,15 +12,22 @@ from typing import Any
 from burnish.core.messages import Message, check_message, text_of
 from burnish.tasks.data.episodes import REWARD, is_number
 
-_ROLES = {
+_ROLES = {  # in small letters; others stay as they are, for templates that know them
     "human": "user",
+    "prompter": "user",
     "gpt": "assistant",
-    "Human": "user",
-    "Assistant": "assistant",
+    "chatgpt": "assistant",
+    "model": "assistant",
+    "bot": "assistant",
+    "ai": "assistant",
     "observation": "tool",
+    "function": "tool",
+    "function_response": "tool",
+    "ipython": "tool",
     "function_call": "assistant",
-}
+} | {role: role for role in ("system", "user", "assistant", "tool", "developer")}
 _KEPT = ("tool_calls", "tool_call_id", "name", "reasoning_content", "thinking")  # what templates read besides
+_LISTED = re.compile(r"\s*\[\s*\{")  # how the text of a list of messages begins
 _TRANSCRIPT = re.compile(r"\n\n(Human|Assistant):")
 
 
@@ -45,12 +54,24 @@ def _message(given: Any, where: str) -> dict[str, Any]:
     parts = isinstance(content, list | tuple) and all(isinstance(p, Mapping) and "type" in p for p in content)
     if not isinstance(role, str) or not (isinstance(content, str) or parts):
         raise ValueError(f"{where}: a message is not {{'role': text, 'content': text}} but {str(given)[:80]}")
-    found = {"role": _ROLES.get(role, role), "content": content, **found}
+    found = {"role": _role(role, where), "content": content, **found}
     try:
         check_message(found)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
     return found | _weight(given, where) | _reward(given, where)
+
+
+def _role(named: str, where: str) -> str:
+    """The role as templates call it: another library's word for it, or capitals, are the same; slips are refused."""
+    found = _ROLES.get(named.strip().lower())
+    if found is not None:
+        return found
+    letters = re.fullmatch(r"[a-z]+", named.strip().lower())  # user_2 is a seat of its own, usr is a slip
+    near = difflib.get_close_matches(letters[0], _ROLES, 1, 0.75) if letters else []
+    if near:
+        raise ValueError(f"{where}: a message has the role {named[:40]!r}; did you mean {near[0]!r}?")
+    return named
 
 
 def _weight(given: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -95,12 +116,43 @@ def read_tools(value: Any, where: str) -> list[Any]:
 
 def spelled_messages(value: Any, where: str) -> Any:
     """A column of messages, whose cells are JSON text where the kind of file has no lists (CSV)."""
-    if not isinstance(value, str) or not value.lstrip().startswith("[{"):
-        return value
-    found = _json_or_text(value)
-    if not isinstance(found, list):
+    found = said_messages(value)
+    if isinstance(found, str) and _LISTED.match(found):
         raise ValueError(f"{where}: the messages are a text that is not valid JSON; write them with json.dumps")
     return found
+
+
+def said_messages(value: Any) -> Any:
+    """Messages that a cell spells as text (JSON, or what Python prints of a list), and one message as a list of one.
+    Anything else as it is.
+    """
+    if isinstance(value, str) and _LISTED.match(value):
+        listed = spelled_list(value)
+        return listed if isinstance(listed, list) and listed and all(map(_is_message, listed)) else value
+    return [value] if _is_message(value) else value
+
+
+def spelled_list(value: Any) -> Any:
+    """A list that a cell spells as text, as JSON or as Python prints it; anything else as it is."""
+    if not isinstance(value, str) or not value.lstrip().startswith("["):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        found = ast.literal_eval(value.strip())
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return value
+    return found if isinstance(found, list) else value
+
+
+def _is_message(value: Any) -> bool:
+    return isinstance(value, Mapping) and (
+        {"role", "content"} <= value.keys()
+        or {"from", "value"} <= value.keys()
+        or {"role", "tool_calls"} <= value.keys()
+    )
 
 
 def _json_or_text(value: Any) -> Any:
@@ -126,15 +178,16 @@ def conversation(value: Any, where: str) -> tuple[Message, ...] | None:
     if isinstance(value, str) and value.lstrip().startswith("Human:"):
         pieces = _TRANSCRIPT.split("\n\n" + value.lstrip())[1:]
         return tuple(
-            {"role": _ROLES[who], "content": said.strip()} for who, said in zip(pieces[::2], pieces[1::2], strict=True)
+            {"role": _ROLES[who.lower()], "content": said.strip()}
+            for who, said in zip(pieces[::2], pieces[1::2], strict=True)
         )
     return None
 
 
 def reply_of(value: Any, where: str) -> str:
-    """The text of a reply: itself, or the last message of a conversation."""
+    """The text of a reply: itself, or the last of a conversation, whatever the user says after it."""
     if found := conversation(value, where):
-        return text_of(found[-1])
+        return text_of(next((one for one in reversed(found) if one["role"] == "assistant"), found[-1]))
     if not isinstance(value, str):
         raise ValueError(f"{where}: a reply is not text but {type(value).__name__}; make it text or chat messages")
     return value

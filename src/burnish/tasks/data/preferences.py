@@ -40,7 +40,7 @@ def after_prompt(
     that they share: their last replies are compared.
     """
     asked = as_messages(prompt)
-    one, other = (_beyond(asked, conversation(value, where)) for value in (chosen, rejected))
+    one, other = (_to_reply(_beyond(asked, conversation(value, where))) for value in (chosen, rejected))
     if not any(sum(m["role"] == "assistant" for m in said) > 1 for said in (one, other)):
         return prompt, reply_of(chosen, where), reply_of(rejected, where)
     if one[:-1] != other[:-1] or one[0]["role"] != "assistant" or one[-1]["role"] != "assistant":
@@ -49,6 +49,13 @@ def after_prompt(
             "to their last replies; remove the turns after the first reply, or the column 'prompt'"
         )
     return (*asked, *one[:-1]), text_of(one[-1]), text_of(other[-1])
+
+
+def _to_reply(said: tuple[Message, ...]) -> tuple[Message, ...]:
+    """A conversation up to its last reply."""
+    while said and said[-1]["role"] != "assistant":
+        said = said[:-1]
+    return said
 
 
 def _beyond(asked: tuple[Message, ...], said: tuple[Message, ...] | None) -> tuple[Message, ...]:
