@@ -13,7 +13,7 @@ from burnish.util.terminal import stdout_console
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """burnish serve MODEL: answer chat completions as an OpenAI-compatible server, on 127.0.0.1.
+    """burnish serve MODEL: answer OpenAI's and Anthropic's protocols, on 127.0.0.1.
 
     MODEL is a name (burnish models), a directory such as runs/DIR/model, or a model of the hub. It prints the base URL
     and the API key that clients need; Ctrl-C ends it. To train an agent: burnish train METHOD --agent file.py:run, or
@@ -21,6 +21,8 @@ class ServeOptions:
 
     port: Annotated[int, Option(at_least=0, at_most=65535)] = 8765
     """The port; 0 takes a free one."""
+    host: str = "127.0.0.1"
+    """The address that it listens on: 0.0.0.0 lets containers and other machines in. The API key is always needed."""
     max_new_tokens: Annotated[int, Option(at_least=1)] = 512
     """The longest reply, in tokens, where a request does not say."""
     temperature: Annotated[float, Option(at_least=0)] = 1.0
@@ -88,7 +90,7 @@ def serve(model: str, options: ServeOptions, requests: int | None = None) -> Non
     style = Style(read_template(options.chat_template), calls=options.tool_parser)
     models = load_policy(model, settings, options.device, style, more=guides.models)
     guides.check(models)
-    server = ChatServer(model, options.port)
+    server = ChatServer(model, options.port, host=options.host, strict=True)
     session = server.open(name="default")  # before its address is known
     console = stdout_console()
     console.print(f"base URL:  {server.url}/v1", soft_wrap=True)
