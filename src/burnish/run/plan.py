@@ -114,6 +114,19 @@ def compose(
     return source, method
 
 
+def _evaluated(config: Config, source: Source) -> Config:
+    """The configuration, without evaluations where the task has no held-out rows: one row, say, trains alone."""
+    options = config.options
+    if not options.eval_tasks or source.size("heldout"):
+        return config
+    if options.patience or options.product == "best":
+        raise ValueError(
+            f"task {source.name!r} has no held-out rows, by which --patience and --product best go; give it more "
+            "rows, or leave out these options"
+        )
+    return replace(config, options=replace(options, eval_tasks=0))
+
+
 def plan(
     entry: Entry,
     config: Config,
@@ -144,15 +157,8 @@ def plan(
         config = replace(config, options=replace(options, task=pin(options.task)))
     config, method = _pinned_models(steps_of_epochs(config, source), method)
     require_same_tokens(replace(method, name=config.method), base)
+    config = _evaluated(config, source)
     options = config.options
-    if options.eval_tasks and source.size("heldout") == 0:
-        if options.patience or options.product == "best":
-            raise ValueError(
-                f"task {source.name!r} has no held-out rows, by which --patience and --product best go; give it more "
-                "rows, or leave out these options"
-            )
-        options = replace(options, eval_tasks=0)  # one row, say: it trains, and nothing is evaluated
-        config = replace(config, options=options)
     if options.eval_measure == "loss" and Needs.of(method).samples:
         raise ValueError(
             f"--eval-measure loss is for methods that learn from given replies, and {config.method} samples its own; "
