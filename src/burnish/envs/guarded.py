@@ -186,7 +186,7 @@ def in_loop(call: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run_coroutine_threadsafe(_awaited(call), _loop()).result()
 
 
-async def _awaited(call: Coroutine[Any, Any, Any]) -> Any:
+async def _awaited(call: Coroutine[object, object, object]) -> object:
     return await call
 
 
@@ -201,7 +201,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 os.register_at_fork(after_in_child=_loop.cache_clear)  # a child process has none of its parent's threads
 
 
-def _abandoned(env: Any) -> str:
+def _abandoned(env: object) -> str:
     """End the process of an environment that does not answer, where it has one (process.py); where it hung."""
     while env is not None:
         abandon = getattr(type(env), "abandon", None)

@@ -57,7 +57,7 @@ def main(spec: str, options: str, stack: str) -> None:
     _host(control, partial(factory, **given) if given else factory, rows)
 
 
-def _splits(factory: Any) -> tuple[str, ...]:
+def _splits(factory: object) -> tuple[str, ...]:
     return ("train", "heldout") if callable(getattr(factory, "tasks", None)) else ()
 
 

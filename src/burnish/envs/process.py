@@ -73,7 +73,7 @@ class Remote:
     def __call__(self) -> RemoteEnv:
         return RemoteEnv(self.host)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Remote:
+    def __deepcopy__(self, memo: dict[int, object]) -> Remote:
         return self
 
     instance = __call__

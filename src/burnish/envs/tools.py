@@ -89,9 +89,9 @@ class Tool:
         return f"{self.name} needs the argument {missing[0]!r}" if missing else ""
 
 
-def _hints(function: Callable[..., Any]) -> Mapping[str, Any]:
+def _hints(function: Callable[..., object]) -> Mapping[str, object]:
     """The annotations of a function, but for those that name what is not there, or are no types at all."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for key, annotation in getattr(function, "__annotations__", {}).items():
         alone = type("Alone", (), {"__annotations__": {key: annotation}})
         with contextlib.suppress(Exception):  # evaluating an annotation runs the user's code
@@ -99,7 +99,7 @@ def _hints(function: Callable[..., Any]) -> Mapping[str, Any]:
     return found
 
 
-def _json_type(annotation: Any) -> str:
+def _json_type(annotation: object) -> str:
     """The JSON type of an annotation; "string" for one that JSON does not have. int | None is an integer."""
     inside = [one for one in typing.get_args(annotation) if one is not type(None)]
     if typing.get_origin(annotation) in (typing.Union, types.UnionType) and len(inside) == 1:
@@ -210,7 +210,7 @@ def _read(given: Any) -> ToolCall:
     return _with_arguments(given["name"], arguments, str(given.get("id", "")))
 
 
-def _with_arguments(name: str, arguments: Any, number: str) -> ToolCall:
+def _with_arguments(name: str, arguments: object, number: str) -> ToolCall:
     number = number if _ID.fullmatch(number) else ""
     if isinstance(arguments, str):  # some models write them as JSON in a string
         try:

@@ -49,7 +49,7 @@ class Outcome:
         """The accuracy of the sampled replies, where there are some: what methods that sample raise. Else the value."""
         return self.sampled.accuracy if self.sampled is not None else self.value
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return asdict(self)
 
     @classmethod

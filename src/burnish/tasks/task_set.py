@@ -189,7 +189,7 @@ def _with_tools(tools: tuple[Tool, ...], split: str, task: Task) -> Task:
     return replace(task, given={**task.given, "env": partial(ToolEnv, tools), "tools": schemas})
 
 
-def with_agent(source: Source, agent: Callable[..., Any] | Pulled, pays: bool) -> TaskSet:
+def with_agent(source: Source, agent: Callable[..., object] | Pulled, pays: bool) -> TaskSet:
     """The tasks for an agent that is a program of its own: `--agent my_agent.py:run`."""
     tasks = task_set(source)
     return replace(tasks, agent=Agent(agent, pays), added=tasks.added | {"agent"})

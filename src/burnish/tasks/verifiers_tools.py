@@ -137,7 +137,7 @@ async def _registered(toolsets: Sequence[Any]) -> list[Tool]:
     return found
 
 
-async def _pulled() -> Any:
+async def _pulled() -> object:
     return _STATE.get()
 
 
