@@ -124,6 +124,7 @@ def head_pairs(
 def score_pair_term(
     loss: Callable[[Live], Tensor], streams: tuple[str, ...], trainee: str, on: Authors, name: str, coef: Schedule = 1.0
 ) -> Term:
+    """A term over the two scores that a reward model gives the replies of a pair."""
     return Term(
         name=name,
         on=on,
