@@ -7,6 +7,7 @@ from typing import Annotated
 
 from burnish.config.flags import read
 from burnish.core.option import Option
+from burnish.tool_calls.table import NAMES as CALL_FORMATS
 from burnish.util.terminal import stdout_console
 
 
@@ -28,6 +29,8 @@ class ServeOptions:
     """Models that guide it token by token, with weights: a, or a*0.7,b*0.3 (docs/decoding.md)."""
     against: str | None = None
     """The model that those of --guide were tuned from: what tuning changed is added, not all that they say."""
+    tool_parser: Annotated[str | None, Option(choices=CALL_FORMATS)] = None
+    """The format in which the model writes tool calls; by default that of its chat template."""
     device: str = "auto"
     """cpu, cuda, or auto."""
     chat_template: str | None = None
@@ -82,7 +85,7 @@ def serve(model: str, options: ServeOptions, requests: int | None = None) -> Non
 
     settings = Settings() if options.max_new_tokens is None else Settings(max_new_tokens=options.max_new_tokens)
     guides = read_guides(options.guide, options.against)
-    style = Style(read_template(options.chat_template))
+    style = Style(read_template(options.chat_template), calls=options.tool_parser)
     models = load_policy(model, settings, options.device, style, more=guides.models)
     guides.check(models)
     if options.max_new_tokens is None:

@@ -15,6 +15,7 @@ from burnish.models.conversation import TRAIN_ON
 from burnish.models.lora import ALL_LINEAR, QUANTIZATIONS, VARIANTS
 from burnish.models.optimiser import MASTER_WEIGHTS, OPTIMISERS, SHARDS
 from burnish.models.precision import DTYPES
+from burnish.tool_calls.table import NAMES as CALL_FORMATS
 
 Count = Annotated[int, Option(at_least=1)]
 CountOrNone = Annotated[int | None, Option(at_least=1)]
@@ -236,6 +237,10 @@ class Agents:
 
     tools: str | None = None
     """Functions that the model may call before it answers: my_tools.py:search,my_tools.py:add (docs/agents.md)."""
+    tool_parser: Annotated[str | None, Option(choices=CALL_FORMATS)] = None
+    """The format in which the model writes tool calls. By default that of its chat template."""
+    tool_timeout: Annotated[float | None, Option(above=0)] = may_change(None)
+    """Seconds that one call of a tool may take; after that the model reads that it has not answered."""
     agent: str | None = None
     """A program of its own that works on each task and asks the model through an OpenAI-compatible endpoint:
     my_agent.py:run, a function run(task, base_url, api_key) (docs/agents.md)."""

@@ -87,7 +87,7 @@ def compose(
     if scorers and not functions:
         source = unscored(source)
     if options.tools:
-        source = with_tools(source, read_tools(options.tools))
+        source = with_tools(source, read_tools(options.tools), options.tool_timeout)
     if options.agent:
         agent = read_pulled(options.agent) or load_function(options.agent, "agent")
         source = with_agent(source, agent, options.agent_pays)
