@@ -183,6 +183,7 @@ class Step:
     begun: dict[TraceId, Any] = field(default_factory=dict)  # scoring that the `eager` functions have started
     looks: TokenEntropies = field(default_factory=TokenEntropies)
     product: str = "policy"  # the model that the method trains and saves; metrics without a model's name are its own
+    measures: bool = False  # held-out groups, which are measured: labels stay as the data have them
 
     def sampling(self, temperature: float | None = None) -> Sampling:
         """How replies are sampled in this run; at another temperature nothing else of the run's way holds."""

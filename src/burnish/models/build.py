@@ -104,10 +104,6 @@ def _check_device(where: torch.device, settings: Settings) -> None:
             "--checkpoint-activations offload moves activations from a GPU to the host, but the run is on the CPU; use "
             "--checkpoint-activations recompute"
         )
-    if settings.engine == "process" and where.type != "cpu":
-        raise ValueError(
-            "--engine process samples on a CPU, but the run is on a GPU; use --engine local, or --device cpu"
-        )
     if settings.context_ranks > 1 and where.type == "cuda" and settings.shard != "full":
         raise ValueError("--context-ranks needs --shard full on a GPU; add it")
 
@@ -131,11 +127,7 @@ def build(
     """
     where = device_named(device)
     _check_device(where, settings)
-    engine_spec = None
-    if settings.engine != "local":
-        engine_spec = EngineSpec.of(
-            settings.engine, settings.vllm_python, settings.on_mismatch, settings.kv_gib, PROCESS_SAMPLER
-        )
+    engine_spec = _engine_spec(settings, where)
     by_name: dict[str, Model] = {}
     trained_in = torch.float32 if settings.master_weights == "float32" else torch.bfloat16
     token_room, ranks = TokenRoom(settings.token_budget), here()
@@ -188,6 +180,17 @@ def build(
         if settings.exact and role.speaks():
             _require_exact(by_name[name], settings)
     return Models(by_name, ranks, ahead=engine_spec if settings.lag else None, token_room=token_room)
+
+
+def _engine_spec(settings: Settings, where: torch.device) -> EngineSpec | None:
+    """The engine that samples in a process of its own, if any."""
+    if settings.engine == "local":
+        return None
+    if settings.engine == "process" and where.type != "cpu":
+        raise ValueError(
+            "--engine process samples on a CPU, but the run is on a GPU; use --engine local, or --device cpu"
+        )
+    return EngineSpec.of(settings.engine, settings.vllm_python, settings.on_mismatch, settings.kv_gib, PROCESS_SAMPLER)
 
 
 def _recompute(module: nn.Module) -> None:

@@ -98,9 +98,8 @@ def _told(models: Models, own: str) -> str:
     rank = next((rank for rank, said in enumerate(troubles) if said), None)
     if rank is None:
         return ""
-    return (
-        troubles[rank] if troubles[rank].startswith("rank ") else f"rank {rank} could not write it ({troubles[rank]})"
-    )
+    what = troubles[rank]
+    return what if what.startswith("rank ") else f"rank {rank} could not write it ({what})"
 
 
 def _attempt(write: Callable[[], None]) -> str:

@@ -215,6 +215,7 @@ def _tell(question: Question, conversation: Conversation, reply: Reply, step: St
         logps=said.logp.tolist(),
         prompt=whole[: len(whole) - len(said)],
         pieces=[chat.spelling.text(said.tokens[i : i + 1].numpy()) for i in range(len(said))],
+        reader=chat.reader,
     )
     message = read_message(assistant_message(answered, question.asked)[0])
     conversation.replied(said, message, answered.stopped == "length")
