@@ -34,8 +34,8 @@ def read_step(reply: str) -> Step:
     if tagged := _TAG.findall(text):
         return str(tagged[-1][0]), str(tagged[-1][1]).strip()
     for call in parse_calls(text):
-        if call.name == "search" and isinstance(call.arguments.get("query"), str):
-            return "search", call.arguments["query"]
+        if call.name == "search" and isinstance(query := call.arguments.get("query"), str):
+            return "search", query
     said = answer_of(text)
     return ("answer", " ".join(said.split()[-1:])) if said is not None else ("", "")
 

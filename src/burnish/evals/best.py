@@ -8,12 +8,9 @@ from pathlib import Path
 
 from burnish.config.options import Options
 from burnish.core.parts import State
+from burnish.evals.better import better_is_lower, label, written
 
 LINK = "best"  # in the run folder: a link to the best checkpoint's model
-
-
-def better_is_lower(name: str) -> bool:
-    return name.endswith(("nll", "loss", "perplexity"))
 
 
 @dataclass(frozen=True)
@@ -23,6 +20,10 @@ class Score:
     name: str
     step: int
     value: float
+
+    def told(self) -> str:
+        """ "accuracy, sampled: 91.5%"."""
+        return f"{label(self.name)}: {written(self.name, self.value)}"
 
     def better(self, other: Score | None) -> bool:
         """Whether it is better than another measurement; any is better than none."""
@@ -73,12 +74,13 @@ class Best:
         if self.best is None:
             return ""
         if stop_at is not None and not Score(self.best.name, 0, stop_at).better(self.best):
-            return f"held-out {self.best.name} reached {self.best.value:.3f} (--stop-at {stop_at:g})"
+            reached = written(self.best.name, self.best.value)
+            return f"held-out {label(self.best.name)} reached {reached} (--stop-at {stop_at:g})"
         if patience and self.waiting >= patience:
             times = f"{self.waiting} evaluation{'s' if self.waiting > 1 else ''}"
             return (
-                f"held-out {self.best.name} was no better for {times} (--patience {patience}); "
-                f"the best was {self.best.value:.3f} after step {self.best.step}"
+                f"held-out {label(self.best.name)}, was no better for {times} (--patience {patience}); "
+                f"the best was {written(self.best.name, self.best.value)} after step {self.best.step}"
             )
         return ""
 

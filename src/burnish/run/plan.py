@@ -14,6 +14,7 @@ from burnish.config.options import Config
 from burnish.core.method import Method
 from burnish.core.step import Settings
 from burnish.envs.named_tools import read_tools
+from burnish.evals.better import kind_of
 from burnish.methods.table import Entry
 from burnish.models.build import device_named
 from burnish.models.decoder_shape import DecoderShape
@@ -86,7 +87,7 @@ def compose(
     if scorers and not functions:
         source = unscored(source)
     if options.tools:
-        source = with_tools(source, read_tools(options.tools))
+        source = with_tools(source, read_tools(options.tools), options.tool_timeout)
     if options.agent:
         agent = read_pulled(options.agent) or load_function(options.agent, "agent")
         source = with_agent(source, agent, options.agent_pays)
@@ -159,11 +160,7 @@ def plan(
     require_same_tokens(replace(method, name=config.method), base)
     config = _evaluated(config, source)
     options = config.options
-    if options.eval_measure == "loss" and Needs.of(method).samples:
-        raise ValueError(
-            f"--eval-measure loss is for methods that learn from given replies, and {config.method} samples its own; "
-            "leave it out"
-        )
+    kind_of(replace(method, name=config.method), source, options.eval_measure)
     check_engine(config, method)
     check_master_weights(config, method)
     check_shard(config, method)

@@ -72,10 +72,15 @@ def strengths(source: Source, cuts: Cuts, smoothing: float, scale: float, count:
     """Flips pairs that the judge finds wrong; streams "margin" and "smoothing" by preference strength.
 
     The strength of a pair is the mean over the judge's outputs (the members of an ensemble) of r_w - r_l. Its quantiles
-    are those of the first `count` training pairs of the source.
+    are those of the first `count` training pairs of the source. Held-out pairs keep the order of the data.
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
+        if step.measures:  # pairs that were flipped by what the model says would all be in the order that it says
+            for trace in (trace for group in groups for trace in group.traces):
+                fill(trace, "margin", 0.0)
+                fill(trace, "smoothing", 0.0)
+            return groups
         if cuts.found is None:
             cuts.find(_of_source(source, count, step, judge))
         traces = [trace for group in groups for trace in group.traces]
