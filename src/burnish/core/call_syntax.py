@@ -76,11 +76,11 @@ def bound(call: Call, function: Callable[..., object], skip: int = 0) -> dict[st
     parameters = list(inspect.signature(function).parameters.values())[skip:]
     signature = inspect.Signature(parameters)
     try:
-        found = signature.bind(*call.positional, **call.named)
+        bound_call = signature.bind(*call.positional, **call.named)
     except TypeError as error:
         raise ValueError(f"{call.text()}: {error}; its options are {call.name}{signature}") from None
     arguments: dict[str, Any] = {}
-    for name, value in found.arguments.items():  # *paths arrive as one tuple
+    for name, value in bound_call.arguments.items():  # *paths arrive as one tuple
         if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
             arguments |= value
         else:
