@@ -6,6 +6,7 @@ from __future__ import annotations
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("train", "train a model; measure it on held-out tasks"),
     "recipe": ("recipe", "several stages (SFT, pairs, DPO, RL, ...) from one file"),
+    "launch": ("launch", "run on several machines: slurm, kubernetes, ray or ssh"),
     "plan": ("plan", "the GPU memory that a run will need, before it is loaded"),
     "methods": ("methods", "list the methods"),
     "show": ("show", "one method: paper, formula, composition, flags"),

@@ -290,7 +290,11 @@ class Memory:
     without a copy; or bfloat16, bf16 alone, with stochastic rounding (docs/models.md)."""
     shard: Annotated[str, Option(choices=SHARDS, bare="states")] = may_change("off")
     """What several --ranks divide besides the work. optimiser: AdamW's moments (ZeRO stage 1), bit for bit the same
-    weights; states: moments, gradients and fp32 weights (stage 2): 2 bytes a weight stay whole, the compute copy."""
+    weights; states: moments, gradients and fp32 weights (stage 2): 2 bytes a weight stay whole, the compute copy; full:
+    the weights, too, layer by layer (stage 3, FSDP2), for a model that does not fit one GPU."""
+    context_ranks: Count = may_change(1)
+    """How many of the --ranks divide the tokens of each training pass (Ulysses attention), for rows that are too long
+    for one GPU. It cannot change the gradient."""
     token_budget: CountOrNone = may_change(None)
     """Tokens in one micro-batch; by default 8192, on a GPU as many as keep it busy. It cannot change the gradient."""
     packed: bool = may_change(True)

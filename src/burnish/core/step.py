@@ -55,6 +55,7 @@ class Settings:
     weight_decay: float = 0.0
     optimiser: str = "adamw"  # adamw; adamw16bit, adamw8bit: its moments in bf16 or in 8 bits
     shard: str = "off"  # what ranks divide besides the rows: off, optimiser, states or full
+    context_ranks: int = 1  # ranks that divide the tokens of a pass
     master_weights: str = "float32"  # float32; split or bfloat16: trained weights in bf16 (models/compact_adamw.py)
     clip: float = 1.0  # largest gradient norm; 0 turns clipping off
     checkpoint_activations: str = "off"  # off: kept on the device; recompute: made again; offload: kept on the host

@@ -205,7 +205,9 @@ def hacking(first: History, last: History, limits: HealthLimits) -> str | None:
 def over_optimised(first: History, last: History, limits: HealthLimits) -> str | None:
     """Over-optimisation: the held-out score falls while the training reward does not."""
     measured = [(i, name, x) for i, m in enumerate(last) for name, x in m.items() if name.startswith("heldout/")]
-    watched = [name for _, name, _ in measured if name.endswith(("accuracy", "success"))]  # not the reward: it is judged
+    watched = [
+        name for _, name, _ in measured if name.endswith(("accuracy", "success"))
+    ]  # not the reward: it is judged
     points = [(i, x) for i, name, x in measured if watched and name == watched[0] and x is not None]
     if len(points) < 3:
         return None
