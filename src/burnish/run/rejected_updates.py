@@ -69,7 +69,8 @@ def _record(step: int, refusal: RejectedUpdate, chat: Chat) -> dict[str, Any]:
             for turn in trace["turns"]:
                 turn["text"] = chat.tokenizer.decode(turn["tokens"])
         groups.append(record)
-    return _finite({"step": step, "phase": refusal.phase, "why": refusal.why, "groups": groups})
+    record_of: dict[str, Any] = _finite({"step": step, "phase": refusal.phase, "why": refusal.why, "groups": groups})
+    return record_of
 
 
 def _finite(value: Any) -> Any:
