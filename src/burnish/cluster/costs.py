@@ -97,7 +97,10 @@ def publish_seconds(model: Costs, gpu: Gpu, rates: Rates, apart: bool) -> float:
     return 2 * model.weights / (gpu.domain * link * rates.sending)
 
 
-def decode_slots(model: Costs, gpu: Gpu, tensor: int, length: float, share: float = 0.85, most: int = 1024) -> int:
-    """How many replies of a length an engine holds at once; 0 if not even the weights fit."""
-    free = share * gpu.memory * tensor - 2 * model.weights
+def decode_slots(model: Costs, gpu: Gpu, tensor: int, length: float, held: float = 0.0, most: int = 1024) -> int:
+    """How many replies of a length an engine holds at once; 0 if not even the weights fit.
+
+    held: bytes that something else keeps on each of its GPUs, such as a trainer's gradients and moments
+    """
+    free = (0.85 * gpu.memory - held) * tensor - 2 * model.weights
     return max(0, min(most, int(free / (model.kv_bytes * max(1.0, length)))))

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from burnish.cluster.costs import Rates, decode_slots
 from burnish.cluster.simulate import CALM, Job, Placement, Trouble, simulate
 
+TRAINED = 18.0  # bytes of a trained weight: bf16, fp32 master, gradient and two moments, divided over the trainers
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 
 
@@ -48,6 +49,8 @@ def best_split(job: Job, gpus: int, lag: int, rates: Rates, trouble: Trouble, st
     points = []
     for samplers in shares:
         if lag and not tensor <= samplers < gpus:
+            continue
+        if TRAINED * job.model.weights > 0.8 * job.gpu.memory * (gpus - samplers):
             continue
         place = Placement(gpus - samplers, samplers, tensor, lag=lag)
         found = simulate(job, place, rates, steps=steps + lag, trouble=trouble)

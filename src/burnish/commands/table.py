@@ -8,6 +8,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "recipe": ("recipe", "several stages (SFT, pairs, DPO, RL, ...) from one file"),
     "launch": ("launch", "run on several machines: slurm, kubernetes, ray or ssh"),
     "plan": ("plan", "the GPU memory that a run will need, before it is loaded"),
+    "simulate": ("simulate", "what steps would take on a cluster, from 1 to 4,096 GPUs"),
     "methods": ("methods", "list the methods"),
     "show": ("show", "one method: paper, formula, composition, flags"),
     "tasks": ("tasks", "list the tasks, or show one"),
