@@ -161,7 +161,7 @@ class TraceId:
     def __copy__(self) -> TraceId:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> TraceId:
+    def __deepcopy__(self, memo: dict[int, object]) -> TraceId:
         return self
 
 

@@ -160,9 +160,9 @@ def _divided(
             model: Any = kind.from_config(config, attn_implementation=name, dtype=dtype, trust_remote_code=False)
         filled = load_divided(path, model, device, dtype, mesh, bool(outputs) and not stored_head)
     if not filled:
-        model = load_model(path, outputs, device, False, dtype, bool(outputs) and not stored_head)
-        divide_layers(model, mesh)
-        return model
+        loaded = load_model(path, outputs, device, False, dtype, bool(outputs) and not stored_head)
+        divide_layers(loaded, mesh)
+        return loaded
     _without_dropout(model)
     model.eval()
     if outputs and not stored_head:

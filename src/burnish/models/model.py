@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from burnish.forward.drawn import Temperature
 from burnish.forward.offload import offloaded
 from burnish.forward.outputs import packable
 from burnish.forward.packing import joined, on_gpu
+from burnish.forward.paths import note, paths_of
 from burnish.forward.prefix_tree import Numbers
 from burnish.forward.runner import TransformersRunner
 from burnish.models.chat import Chat
@@ -92,6 +93,8 @@ class Model:
         self.working = ComputeCopy(self.module, self.role.liveness == "frozen", self.exact, self.activations, by_itself)
         warning = check(self.module, self.working.runner, self.context, samples=self.engine_spec is None)
         self.warnings += [warning] if warning else []
+        if self.shards is not None and on_gpu(self.device):  # CUDA graphs need weights that stay where they are
+            note(self.module, replace(paths_of(self.module), engine=False))
         self.packed = self.packed and packable(self.working.copy)
         if self.trainer is not None:
             self.trainer.on_step = self._refresh

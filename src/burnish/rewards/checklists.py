@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from burnish import papers
 from burnish.core.method import Group, Option, Part, Step
@@ -92,7 +92,7 @@ def checklist(
 
 
 def _given(item: Item, fixed: list[Requirement]) -> list[Requirement]:
-    own: Any = item.task.given.get(COLUMN)
+    own: object = item.task.given.get(COLUMN)
     return read_checklist(own, f"task {item.task.key[:60]!r}") if own else fixed
 
 

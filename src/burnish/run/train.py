@@ -26,7 +26,7 @@ from burnish.evals.heldout import Outcome
 from burnish.learn.mismatch import ALARM
 from burnish.methods.table import Entry
 from burnish.models.build import Models, build, device_named
-from burnish.models.ranks import here
+from burnish.models.ranks import here, with_others
 from burnish.reward_functions.resolve import RewardSpec
 from burnish.run import data_versions, kernels, reward_versions
 from burnish.run.control import Control
@@ -213,7 +213,7 @@ def prepare(
 
 
 def _changes(
-    folder: Folder, start: int, planned: RunPlan, computing: dict[str, Any], rows: reward_versions.Versions
+    folder: Folder, start: int, planned: RunPlan, computing: dict[str, object], rows: reward_versions.Versions
 ) -> dict[str, str]:
     """Warnings by kind: what a run that resumes after step `start` has in another version than before."""
     found = {
@@ -241,11 +241,12 @@ def execute(run: Run, observer: Observer) -> Result:
     """
     try:
         run.folder.lock()
-        if run.models.ranks.rank:
-            return _execute(run, Observers(), Follower(), Saver(run.folder.path, run.memories(), run.models))
-        with store_session(run) as session:
-            saver = _saver(run, session)
-            return _execute(run, *observed_by(run, observer, session, saver), saver)
+        with with_others():  # where weights are divided, every pass is an exchange with the other ranks
+            if run.models.ranks.rank:
+                return _execute(run, Observers(), Follower(), Saver(run.folder.path, run.memories(), run.models))
+            with store_session(run) as session:
+                saver = _saver(run, session)
+                return _execute(run, *observed_by(run, observer, session, saver), saver)
     except BaseException:
         run.folder.discard_if_unused()
         raise
