@@ -10,13 +10,13 @@ from pathlib import Path
 
 from svg import OTHERS, OURS, Canvas, Log
 
-from burnish.cluster.calibrate import Calibration, fit
-from burnish.cluster.hardware import GPUS
-from burnish.cluster.lengths import Lengths
-from burnish.cluster.published import Published, published
-from burnish.cluster.scaling import Point, scaling
-from burnish.cluster.shapes import Costs
-from burnish.cluster.simulate import Job
+from burnish.run.step_time import GPUS
+from burnish.simulator.calibrate import Calibration, fit
+from burnish.simulator.lengths import Lengths
+from burnish.simulator.published import Published, published
+from burnish.simulator.scaling import Point, scaling
+from burnish.simulator.shapes import Costs
+from burnish.simulator.simulate import Job
 
 HERE = Path(__file__).parent
 FAST = ("NeMo RL 0.4, H100", "NeMo RL 0.6, H100")  # fitted together: five models, two releases

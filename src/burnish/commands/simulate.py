@@ -11,7 +11,7 @@ from burnish.core.option import Option
 from burnish.util.terminal import stdout_console
 
 if TYPE_CHECKING:
-    from burnish.cluster.shapes import Costs
+    from burnish.simulator.shapes import Costs
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,13 @@ def main(words: list[str]) -> int:
     names, options = asked
     if not names:
         raise ValueError("say which model: burnish simulate Qwen3-30B-A3B --cluster 8xH100 --nodes 4")
-    from burnish.cluster.costs import Rates
-    from burnish.cluster.hardware import read_cluster
-    from burnish.cluster.lengths import Lengths
-    from burnish.cluster.scaling import SIZES, scaling
-    from burnish.cluster.simulate import Job, Trouble
+    from burnish.run.step_time import Cluster
+    from burnish.simulator.costs import Rates
+    from burnish.simulator.lengths import Lengths
+    from burnish.simulator.scaling import SIZES, scaling
+    from burnish.simulator.simulate import Job, Trouble
 
-    cluster = read_cluster(options.cluster, options.nodes)
+    cluster = Cluster.read(options.cluster, options.nodes)
     rates = Rates(options.mfu, options.mfu / 5, 0.5, options.launch, fixed=options.fixed)
     job = Job(
         model_costs(names[0]),
@@ -88,12 +88,12 @@ def main(words: list[str]) -> int:
         options.scoring,
     )
     trouble = Trouble(options.uneven, options.hours, options.restart)
-    sizes = SIZES if options.scale else (cluster.gpus,)
+    sizes = SIZES if options.scale else (cluster.ranks,)
     points = scaling(job, rates, sizes, _lags(options.lags), trouble)
     if not points:
         raise ValueError(
-            f"{'no such cluster' if options.scale else cluster} holds {job.model.name}, its gradients and moments; "
-            "use more GPUs (--nodes), or --scale to see how many it needs"
+            f"{'no such cluster' if options.scale else options.cluster} holds {job.model.name}, its gradients and "
+            "moments; use more GPUs (--nodes), or --scale to see how many it needs"
         )
     if options.json:
         print(json.dumps([point.told() for point in points]))
@@ -119,9 +119,9 @@ def main(words: list[str]) -> int:
 
 def model_costs(name: str) -> Costs:
     """The costs of a published model by name, or of a model's config.json."""
-    from burnish.cluster.published import published
-    from burnish.cluster.shapes import Costs
     from burnish.models.known_models import resolve
+    from burnish.simulator.published import published
+    from burnish.simulator.shapes import Costs
 
     known = published()[0]
     return known[name] if name in known else Costs.of(resolve(name))

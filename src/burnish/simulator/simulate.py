@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from burnish.cluster.costs import (
+from burnish.run.step_time import Gpu
+from burnish.simulator.costs import (
     Parallel,
     Rates,
     Work,
@@ -28,9 +29,8 @@ from burnish.cluster.costs import (
     prefill_seconds,
     publish_seconds,
 )
-from burnish.cluster.hardware import Gpu
-from burnish.cluster.lengths import Lengths
-from burnish.cluster.shapes import Costs
+from burnish.simulator.lengths import Lengths
+from burnish.simulator.shapes import Costs
 
 STRIDE = 512  # tokens after which a decode step is timed again, as its context has grown
 
@@ -119,7 +119,7 @@ def simulate(
     slots = decode_slots(job.model, job.gpu, placement.tensor, job.lengths.mean + job.prompt, placement.held)
     if slots < 1:
         raise ValueError(
-            f"{placement.tensor} x {job.gpu.name} cannot hold {job.model.name} and one reply; give an engine more GPUs"
+            f"{placement.tensor} x GPUs cannot hold {job.model.name} and one reply; give an engine more GPUs"
         )
     return _Simulation(job, placement, rates, 1 + placement.lag + steps, seed, trouble, slots).run()
 
@@ -259,7 +259,7 @@ class _Simulation:
 
     def _learnt(self) -> None:
         seconds = publish_seconds(self.job.model, self.job.gpu, self.rates, apart=bool(self.placement.samplers))
-        for number, engine in enumerate(self.engines):  # they pause, keep what they have, and go on with new weights
+        for number, engine in enumerate(self.engines):  # they pause, keep what they have, and resume under new weights
             self._advance(engine)
             engine.stamp += 1
             engine.down = max(engine.down, self.now + seconds)
@@ -283,7 +283,7 @@ class _Simulation:
     # failures
 
     def _lost(self, gpus: int, seconds: float) -> float:
-        """Seconds that failures of the trainer's GPUs add to a step: it begins again from the weights before it."""
+        """Seconds that failures of the trainer's GPUs add to a step: it is retried from the weights before it."""
         if not self.trouble.hours:
             return 0.0
         lost = 0.0

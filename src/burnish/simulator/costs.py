@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from burnish.cluster.hardware import Gpu
-from burnish.cluster.shapes import Costs
+from burnish.run.step_time import Gpu
+from burnish.simulator.shapes import Costs
 
 FORWARD, TRAIN = 2.0, 6.0  # floating-point operations per token and weight: forward; forward and backward
 
@@ -64,7 +64,7 @@ def decode_seconds(model: Costs, gpu: Gpu, rates: Rates, tensor: int, batch: flo
     """
     read = 2 * model.touched(batch) + context * model.kv_bytes
     moved = read / (tensor * gpu.bandwidth * rates.decoding)
-    computed = FORWARD * model.active * batch / (tensor * gpu.flops * 0.6)
+    computed = FORWARD * model.active * batch / (tensor * gpu.peak * 0.6)
     latency = rates.launch
     beyond = tensor / gpu.domain
     while beyond > 1:
@@ -75,7 +75,7 @@ def decode_seconds(model: Costs, gpu: Gpu, rates: Rates, tensor: int, batch: flo
 
 def prefill_seconds(model: Costs, gpu: Gpu, tensor: int, tokens: float) -> float:
     """Prefilling so many tokens of prompts on `tensor` GPUs, bound by matmuls."""
-    return FORWARD * model.active * tokens / (tensor * gpu.flops * 0.5)
+    return FORWARD * model.active * tokens / (tensor * gpu.peak * 0.5)
 
 
 def learn_seconds(model: Costs, gpu: Gpu, rates: Rates, gpus: int, parallel: Parallel, work: Work) -> float:
@@ -87,7 +87,7 @@ def learn_seconds(model: Costs, gpu: Gpu, rates: Rates, gpus: int, parallel: Par
     operations = (TRAIN + FORWARD * work.passes) * model.active * work.tokens
     micro = max(1.0, work.tokens / work.updates / parallel.data(gpus) / work.row)
     bubble = (micro + parallel.pipeline - 1) / micro
-    return operations / (gpus * gpu.flops * share) * bubble
+    return operations / (gpus * gpu.peak * share) * bubble
 
 
 def publish_seconds(model: Costs, gpu: Gpu, rates: Rates, apart: bool) -> float:

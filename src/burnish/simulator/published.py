@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from importlib.resources import files
 
-from burnish.cluster.costs import Parallel, Rates
-from burnish.cluster.hardware import GPUS
-from burnish.cluster.lengths import Lengths
-from burnish.cluster.shapes import Costs
-from burnish.cluster.simulate import Job, Outcome, Placement, simulate
-from burnish.util.files import read_json
+from burnish.run.step_time import GPUS
+from burnish.simulator.costs import Parallel, Rates
+from burnish.simulator.lengths import Lengths
+from burnish.simulator.shapes import Costs
+from burnish.simulator.simulate import Job, Outcome, Placement, simulate
 
 PROMPT = 150  # tokens that a prompt of these rows is taken to have; the tables give lengths with it
 
@@ -48,6 +48,6 @@ class Published:
 
 def published() -> tuple[dict[str, Costs], list[Published]]:
     """The models and the rows of published.json."""
-    told = read_json(files("burnish.cluster") / "published.json")  # type: ignore[arg-type]
+    told = json.loads((files("burnish.simulator") / "published.json").read_text())
     models = {name: Costs(name, *sizes) for name, sizes in told["models"].items()}
     return models, [Published(**{**row, "degrees": tuple(row["degrees"])}) for row in told["rows"]]

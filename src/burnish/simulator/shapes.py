@@ -53,4 +53,4 @@ class Costs:
         if not self.experts:
             return self.weights
         read = 1 - (1 - self.per_token / self.experts) ** tokens
-        return self.weights - self.expert_weights * (1 - read)
+        return float(self.weights - self.expert_weights * (1 - read))

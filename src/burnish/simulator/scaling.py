@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from burnish.cluster.costs import Rates, decode_slots
-from burnish.cluster.simulate import CALM, Job, Placement, Trouble, simulate
+from burnish.simulator.costs import Rates, decode_slots
+from burnish.simulator.simulate import CALM, Job, Placement, Trouble, simulate
 
 TRAINED = 18.0  # bytes of a trained weight: bf16, fp32 master, gradient and two moments, divided over the trainers
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
@@ -53,24 +53,24 @@ def best_split(job: Job, gpus: int, lag: int, rates: Rates, trouble: Trouble, st
         if TRAINED * job.model.weights > 0.8 * job.gpu.memory * (gpus - samplers):
             continue
         place = Placement(gpus - samplers, samplers, tensor, lag=lag)
-        found = simulate(job, place, rates, steps=steps + lag, trouble=trouble)
+        outcome = simulate(job, place, rates, steps=steps + lag, trouble=trouble)
         sampling = place.sampling / gpus
         learning = place.trainers / gpus
         idle = (
-            sampling * found.sampler_idle + learning * found.trainer_idle
+            sampling * outcome.sampler_idle + learning * outcome.trainer_idle
             if samplers
-            else max(0.0, found.sampler_idle + found.trainer_idle - 1)
+            else max(0.0, outcome.sampler_idle + outcome.trainer_idle - 1)
         )
         points.append(
             Point(
                 gpus,
                 lag,
                 samplers / gpus,
-                found.step_seconds,
-                found.tokens_per_second,
+                outcome.step_seconds,
+                outcome.tokens_per_second,
                 idle,
-                found.staleness,
-                found.failures,
+                outcome.staleness,
+                outcome.failures,
             )
         )
     return max(points, key=lambda point: point.tokens_per_second, default=None)
@@ -80,5 +80,5 @@ def scaling(
     job: Job, rates: Rates, sizes: Sequence[int] = SIZES, lags: Sequence[int] = (0, 1, 4), trouble: Trouble = CALM
 ) -> list[Point]:
     """Points of every size and lag that the model fits; the batch stays the same."""
-    found = [best_split(job, gpus, lag, rates, trouble) for lag in lags for gpus in sizes]
-    return [point for point in found if point is not None]
+    points = [best_split(job, gpus, lag, rates, trouble) for lag in lags for gpus in sizes]
+    return [point for point in points if point is not None]

@@ -11,9 +11,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from burnish.cluster.costs import Rates
-from burnish.cluster.published import Published
-from burnish.cluster.shapes import Costs
+from burnish.simulator.costs import Rates
+from burnish.simulator.published import Published
+from burnish.simulator.shapes import Costs
 
 PULL = 0.02  # of a rate towards its start, against the squared error of a row
 START = {"training": 0.35, "experts": 0.07, "launch": 1e-4, "slower": 1.3, "fixed": 9.0}

@@ -1,4 +1,4 @@
-"""The simulator of clusters: hand-derived costs, conservation, published steps, the planner."""
+"""The simulator of clusters: costs by hand, phases that add up, published steps that it was not fitted to."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from burnish.cluster.calibrate import Calibration, fit
-from burnish.cluster.costs import Parallel, Rates, Work, decode_seconds, decode_slots, learn_seconds
-from burnish.cluster.hardware import GPUS, read_cluster
-from burnish.cluster.lengths import Lengths
-from burnish.cluster.planner import Fit, candidates
-from burnish.cluster.published import Published, published
-from burnish.cluster.scaling import best_split
-from burnish.cluster.shapes import Costs
-from burnish.cluster.simulate import CALM, Job, Placement, Trouble, simulate
+from burnish.commands.simulate import main
+from burnish.run.step_time import GPUS
+from burnish.simulator.calibrate import Calibration, fit
+from burnish.simulator.costs import Parallel, Rates, Work, decode_seconds, decode_slots, learn_seconds
+from burnish.simulator.lengths import Lengths
+from burnish.simulator.published import Published, published
+from burnish.simulator.scaling import best_split
+from burnish.simulator.shapes import Costs
+from burnish.simulator.simulate import CALM, Job, Placement, Trouble, simulate
 
 RESULT = Path(__file__).parents[2] / "benchmarks" / "results" / "simulator.json"
-GPU = replace(GPUS["h100"], flops=1e15, bandwidth=1e12, memory=80e9)
+GPU = replace(GPUS["h100"], peak=1e15, bandwidth=1e12, memory=80e9)
 DENSE = Costs("dense", weights=1e9, active=1e9, layers=10, kv_bytes=1e4)
 RATES = Rates(training=0.5, decoding=0.5, launch=1e-4, fixed=2.0, sending=1.0)
 
@@ -107,25 +107,21 @@ def test_the_stored_calibration_is_what_the_fit_gives() -> None:
     assert all(found.values[name] == pytest.approx(stored[name], rel=0.02) for name in stored)
 
 
-def test_the_planner_prefers_what_fits_and_is_fast() -> None:
-    job = Job(Costs("8b", 8e9, 8e9, 32, 131072), GPUS["h100"], 256, Lengths(500, 1024))
-    cluster = read_cluster("8xH100")
-
-    def fits(gpus: int) -> Fit | None:
-        return Fit("states", 16e9 + 128e9 / gpus, 128e9 / gpus) if gpus >= 3 else None
-
-    found = candidates(job, cluster, fits, RATES)
-    assert found and all(one.placement.trainers >= 3 for one in found)
-    assert [one.tokens_per_second for one in found] == sorted((o.tokens_per_second for o in found), reverse=True)
-    assert {bool(one.placement.samplers) for one in found} == {True, False}
-    assert best_split(replace(job, gpu=GPUS["4090"]), 4, 0, RATES, CALM) is None  # 8 billion weights, trained on 96 GB
+def test_what_cannot_be_held_is_refused() -> None:
+    job = Job(Costs("8b", 8e9, 8e9, 32, 131072), GPUS["4090"], 256, Lengths(500, 1024))
+    assert best_split(job, 4, 0, RATES, CALM) is None  # 18 bytes a weight, on 96 GB
+    assert best_split(job, 16, 0, RATES, CALM) is not None
+    with pytest.raises(ValueError, match="cannot hold big and one reply"):
+        simulate(replace(job, model=Costs("big", 1e12, 1e12, 100, 1e5)), Placement(8, tensor=8), RATES)
+    with pytest.raises(ValueError, match="a lag needs GPUs that sample while others learn"):
+        Placement(8, lag=1)
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [("8", "GPUs of a node and their kind"), ("8xZ80", "known are"), ("0xH100", "has no GPU"), ("axH100", "such as")],
-)
-def test_bad_clusters_are_one_sentence(text: str, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        read_cluster(text)
-    assert str(read_cluster("2x8xH200", 2)) == "32xH200"
+def test_the_command_prints_each_lag(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["Qwen3-30B-A3B", "--nodes", "4", "--mean-reply", "3000", "--lags", "0,1", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(one["gpus"], one["lag"]) for one in told] == [(32, 0), (32, 1)] and told[1]["staleness"] > 0
+    with pytest.raises(ValueError, match="--lags is 'x'"):
+        main(["Qwen3-30B-A3B", "--lags", "x"])
+    with pytest.raises(ValueError, match="8xH100 holds DeepSeek-V3|holds DeepSeek-V3, its gradients"):
+        main(["DeepSeek-V3"])
