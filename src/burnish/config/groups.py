@@ -285,6 +285,9 @@ class Memory:
     shard: Annotated[str, Option(choices=SHARDS, bare="states")] = may_change("off")
     """What several --ranks divide besides the work. optimiser: AdamW's moments (ZeRO stage 1), bit for bit the same
     weights; states: moments, gradients and fp32 weights (stage 2): 2 bytes a weight stay whole, the compute copy."""
+    rank_timeout: Annotated[float | None, Option(above=0)] = may_change(None)
+    """Seconds after which a rank ends the run that does nothing while others wait for it: it finishes no unit of work
+    and does not compute. By default 30 while it samples, and an hour where a user's code or a download may wait."""
     token_budget: CountOrNone = may_change(None)
     """Tokens in one micro-batch; by default 8192, on a GPU as many as keep it busy. It cannot change the gradient."""
     packed: bool = may_change(True)

@@ -46,6 +46,7 @@ from burnish.learn.sharded_passes import end_pass, missing_passes, or_out_of_mem
 from burnish.learn.term import Term
 from burnish.learn.units import at_mask, live_of, take_notes, unit_weights
 from burnish.models.model import Model
+from burnish.util.work_units import UNITS
 
 T = TypeVar("T")
 Rest = Callable[[str, Clock], bool]  # whether the parameter of this name rests in this step
@@ -269,6 +270,7 @@ def _gradient(update: _Update, trainee: str, terms: list[Term]) -> list[Tensor]:
         for micro in micros:
             totals.append(_backward(update, micro, terms))
             model.working.collect()
+            UNITS.done()
     for _ in range(missing):
         end_pass(model)
     return totals

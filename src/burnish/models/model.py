@@ -35,6 +35,7 @@ from burnish.models.path_check import check
 from burnish.models.precision import Precision
 from burnish.models.ranks import Ranks, samples_of_all, streams_of_all
 from burnish.models.save import save_directory
+from burnish.util.work_units import SAMPLING, UNITS
 
 if TYPE_CHECKING:
     from burnish.models.optimiser import Optimiser
@@ -134,9 +135,11 @@ class Model:
         self.working.current()
         runners = [model.working.current() for model in others]
         alone = stop_rule is None and on_sample is None and feed is None and all(r.after is None for r in requests)
-        if self.ranks.divides and alone:
-            own = self.engine.generate(self.ranks.portion(requests), runners, mix)
-            return samples_of_all(self.ranks, own)
+        if alone:
+            here = self.ranks.portion(requests) if self.ranks.divides else requests
+            with UNITS.own_code(SAMPLING) if mix is None else nullcontext():
+                own = self.engine.generate(here, runners, mix)
+            return samples_of_all(self.ranks, own) if self.ranks.divides else own
         return self.engine.generate(requests, runners, mix, stop_rule, on_sample, feed)
 
     def send(self, *, start: bool = False) -> Difference | None:
