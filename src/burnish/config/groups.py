@@ -295,6 +295,9 @@ class Memory:
     context_ranks: Count = may_change(1)
     """How many of the --ranks divide the tokens of each training pass (Ulysses attention), for rows that are too long
     for one GPU. It cannot change the gradient."""
+    rank_timeout: Annotated[float | None, Option(above=0)] = may_change(None)
+    """Seconds after which a rank ends the run that does nothing while others wait for it: it finishes no unit of work
+    and does not compute. By default 30 while it samples, and an hour where a user's code or a download may wait."""
     token_budget: CountOrNone = may_change(None)
     """Tokens in one micro-batch; by default 8192, on a GPU as many as keep it busy. It cannot change the gradient."""
     packed: bool = may_change(True)
