@@ -318,7 +318,7 @@ GENERAL: list[Definition] = [
         "Held out",
         (
             "heldout/sampled_accuracy",
-            "share of the replies to held-out tasks, sampled at eval_temperature, that are right; every eval_every steps",
+            "share of right replies to held-out tasks, sampled at eval_temperature; every eval_every steps",
             "up",
         ),
         ("heldout/accuracy", "accuracy of the greedy replies (temperature 0) to held-out tasks", "up"),
