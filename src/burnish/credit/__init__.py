@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from burnish.credit.gae import token_rewards as token_rewards
     from burnish.credit.gae import whiten as whiten
     from burnish.credit.group import group_relative as group_relative
-    from burnish.credit.mismatch import Level as Level
-    from burnish.credit.mismatch import by_sequence as by_sequence
-    from burnish.credit.mismatch import by_token as by_token
     from burnish.credit.mismatch import masked as masked
     from burnish.credit.penalty import kl_in_score as kl_in_score
     from burnish.credit.penalty import rewards_to_go as rewards_to_go

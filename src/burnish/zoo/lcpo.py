@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from burnish import credit, draw, learn, rollout, score, select
-from burnish.core.parts import Part, chain, supplies
+from burnish import credit, draw
+from burnish.core.parts import Part, State, chain, supplies
 from burnish.core.schedules import Schedule
 from burnish.core.step import Step
 from burnish.core.types import Group, Trace
@@ -21,8 +21,9 @@ from burnish.learn.maths.preference_free import simpo_margin
 from burnish.learn.maths.preference_pairs import ipo_squared
 from burnish.learn.term import Authors, Term
 from burnish.learn.terms.compared import PairLoss, pair_term
-from burnish.method import Method, Option, frozen, method, roles
+from burnish.method import Method, Option
 from burnish.methods import papers, register
+from burnish.methods.given_pairs import from_pairs, from_pairs_and_ref
 
 METRICS = (
     ("label_reliability", "Credit", "estimated share of right labels", "up"),
@@ -94,10 +95,10 @@ class Reliability:
         before = self.of(annotator)
         self.values[annotator] = before + self.momentum * (confidence - before)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"values": dict(self.values)}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         stored = state.get("values", {"": state.get("value")})  # one number, before annotators were told apart
         self.values = {str(name): float(value) for name, value in stored.items()}
 
@@ -185,18 +186,11 @@ def lcpo(
         draw.require_column(task, (annotator,), f"annotator={annotator}", "who labelled a pair", "")
     wrapped, judges = LOSSES[loss], Reliability(reliability, momentum)
     scale = wrapped.beta if beta is None else beta
-    anchored = (credit.cached_ref(task),) if wrapped.anchor else ()
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        credit=chain(
-            *anchored,
-            credit.streams("policy", logp="now"),
-            label_confidence(judges, wrapped, scale, annotator=annotator),
-        ),
-        learn=learn.Learn(trusted(scale, wrapped, on="demo")),
-        models=roles(**({"ref": frozen("policy")} if wrapped.anchor else {})),
-        lr_share=0.1,
-    )
+    after = chain(credit.streams("policy", logp="now"), label_confidence(judges, wrapped, scale, annotator=annotator))
+    build = from_pairs_and_ref if wrapped.anchor else without_ref
+    return build(task, trusted(scale, wrapped, on="demo"), then=after)
+
+
+def without_ref(task: draw.Source, *terms: Term, then: Part) -> Method:
+    """Pairs whose loss has no reference."""
+    return from_pairs(task, *terms, credit=then)
