@@ -229,6 +229,10 @@ class Rewards:
     """The run stops when more than this share of the replies of the last 5 steps got no reward; 1: never."""
     shape: str | None = None
     """What changes the reward afterwards, in this order: overlong(0.2),alp(beta=1e-4) (burnish rewards)."""
+    preference: str | None = None
+    """What compares the replies to a prompt, by name (burnish rewards): judge(runs/DIR/model), pair_rm(DIR); or a
+    function path/to/file.py:function, f(completions, rival, **columns) -> chances. It takes the place of the reward
+    (docs/preference-oracles.md)."""
 
 
 @dataclass(frozen=True)
