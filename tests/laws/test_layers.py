@@ -2,7 +2,7 @@
 
     util, papers <- core <- tool_calls <- forward <- engine <- models <- sandbox <- verifiers
          <- reward_functions, judges <- envs, serve <- tasks <- stages <- methods, store <- rewards
-         <- compose <- zoo, config <- evals <- datagen, migrate
+         <- compose <- zoo, config <- evals <- datagen, bench, migrate
          <- checkpoint <- run <- distributed <- report <- export <- api <- recipes <- compare, commands <- cli
     kernels: above engine, reached by lookup alone
 
@@ -48,6 +48,7 @@ LAYERS: list[set[str]] = [
     {"config"},
     {"evals"},
     {"datagen"},
+    {"bench"},
     {"migrate"},
     {"checkpoint"},
     {"run"},

@@ -91,7 +91,7 @@ def bound(call: Call, function: Callable[..., Any], skip: int = 0) -> dict[str, 
     return arguments
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> object:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):

@@ -115,7 +115,7 @@ def settle(born: Iterable[SampleBirth], step_number: int, groups: list[Group], s
     ]
 
 
-def born_to_record(walk: Sampled) -> list[list[Any]]:
+def born_to_record(walk: Sampled) -> list[list[object]]:
     """Samples as JSON-able values; each refers to its trace by position, in a group or among the dropped ones."""
     where: dict[TraceId, list[int]] = {}
     for i, group in enumerate(walk.groups):

@@ -68,7 +68,7 @@ class Allowed:
 
     def by_token(self) -> tuple[Tensor, ...]:
         """The ids that each token was drawn among."""
-        return self.ids.split(self.sizes.tolist())
+        return tuple(self.ids.split(self.sizes.tolist()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +161,7 @@ class TraceId:
     def __copy__(self) -> TraceId:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> TraceId:
+    def __deepcopy__(self, memo: dict[int, object]) -> TraceId:
         return self
 
 

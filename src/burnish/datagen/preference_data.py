@@ -223,7 +223,7 @@ def _labelled(group: Group, pairs: list[tuple[Trace, Trace]], recipe: Recipe) ->
     return [(trace, trace.id in good) for trace in group.traces if (trace.id in good) != (trace.id in bad)]
 
 
-def prompt_in(task: Task, style: str) -> Any:
+def prompt_in(task: Task, style: str) -> object:
     """A task's prompt as a row has it: chat messages (conversational), or one text (standard)."""
     if style == "conversational":
         return list(as_messages(task.prompt))
@@ -237,7 +237,7 @@ def prompt_in(task: Task, style: str) -> Any:
     return text_of(task.prompt[0])
 
 
-def _reply(trace: Trace, chat: Chat, style: str) -> Any:
+def _reply(trace: Trace, chat: Chat, style: str) -> object:
     text = reply_text(trace, chat)
     return [{"role": "assistant", "content": text}] if style == "conversational" else text
 

@@ -6,6 +6,7 @@ import re
 from functools import partial
 from typing import Any, ClassVar
 
+from burnish.core.parts import State
 from burnish.core.seeds import rng
 from burnish.core.splits import check_level, in_split
 from burnish.core.task import Message, Task, Verdict
@@ -97,10 +98,10 @@ class Searching:
         query = person if self.question.plain else f"{relation} of {person}"
         return f"{noted}<search>{query}</search>"
 
-    def state_dict(self) -> dict[str, object]:
+    def state_dict(self) -> State:
         return {"made": self.made, "seen": sorted(self.seen)}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.made, self.seen = int(state["made"]), set(state["seen"])
 
 

@@ -27,7 +27,7 @@ def variant(base: Recipe) -> Callable[[Callable[..., Arguments]], Recipe]:
     variant, but for what the function sets. An option of the function stands in the place of the base's option of that
     name, else of the first one that is set; it has a default.
     """
-    plain = inspect.unwrap(base)
+    plain: Recipe = inspect.unwrap(base)
     shared = inspect.signature(plain).parameters
 
     def declare(function: Callable[..., Arguments]) -> Recipe:

@@ -78,7 +78,7 @@ class Api:
             rows.append(self._cache[path][1])
         return sorted(rows, key=lambda run: -run["created"])
 
-    def _row(self, path: Path) -> dict[str, Any]:
+    def _row(self, path: Path) -> dict[str, object]:
         """One row of the list; for an unreadable run, a row with the error."""
         try:
             with open_store(path) as store:

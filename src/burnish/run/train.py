@@ -213,7 +213,7 @@ def prepare(
 
 
 def _changes(
-    folder: Folder, start: int, planned: RunPlan, computing: dict[str, Any], rows: reward_versions.Versions
+    folder: Folder, start: int, planned: RunPlan, computing: dict[str, object], rows: reward_versions.Versions
 ) -> dict[str, str]:
     """Warnings by kind: what a run that resumes after step `start` has in another version than before."""
     found = {

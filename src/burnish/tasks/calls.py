@@ -122,7 +122,7 @@ class Calls:
         return Verdict(share, False, f"{share:.2f} of the credit for {len(problem[1])} calls")
 
 
-def _other(value: Any, dice: random.Random) -> Any:
+def _other(value: object, dice: random.Random) -> object:
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from burnish import credit, draw
-from burnish.core.parts import Part, chain, supplies
+from burnish.core.parts import Part, State, chain, supplies
 from burnish.core.schedules import Schedule
 from burnish.core.step import Step
 from burnish.core.types import Group
@@ -54,10 +54,10 @@ class Reliability:
     def saw(self, confidence: float) -> None:
         self.value += self.momentum * (confidence - self.value)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"value": self.value}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.value = float(state["value"])
 
 

@@ -121,7 +121,7 @@ class Manager:
     def __exit__(self, *_: object) -> None:
         self.shutdown()
 
-    def start(self, *_: Any) -> None:
+    def start(self, *_: object) -> None:
         """There is no server to start."""
 
     def shutdown(self) -> None:

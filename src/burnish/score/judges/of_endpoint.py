@@ -61,7 +61,7 @@ class EndpointJudge:
     def _key(self, kind: str, question: Question, *settings: object) -> str:
         return cache_key(self.endpoint.url, self.model, kind, question.key, *settings)
 
-    def _body(self, question: Question, temperature: float, max_tokens: int, **more: Any) -> dict[str, Any]:
+    def _body(self, question: Question, temperature: float, max_tokens: int, **more: object) -> dict[str, object]:
         return {
             "model": self.model,
             "messages": [{"role": "user", "content": question.text}],
@@ -99,7 +99,7 @@ def _text(reply: dict[str, Any]) -> dict[str, Any] | None:
     return None if text is None else {"text": text}
 
 
-def _answer(found: dict[str, Any]) -> Answer:
+def _answer(found: dict[str, object]) -> Answer:
     return Answer("", str(found["why"])) if "why" in found else Answer(str(found.get("text", "")))
 
 
