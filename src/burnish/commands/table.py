@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # name -> (module of burnish.commands with a function `main(words)`, help text)
 COMMANDS: dict[str, tuple[str, str]] = {
+    "choose": ("choose", "which method for my data? It asks, and prints the command"),
     "train": ("train", "train a model; measure it on held-out tasks"),
     "recipe": ("recipe", "several stages (SFT, pairs, DPO, RL, ...) from one file"),
     "launch": ("launch", "run on several machines: slurm, kubernetes, ray or ssh"),
