@@ -3,7 +3,7 @@
     util, papers <- core <- tool_calls <- forward <- engine <- models <- sandbox <- verifiers
          <- reward_functions, judges <- envs, serve <- tasks <- stages <- methods, store <- rewards
          <- compose <- zoo, config <- evals <- datagen, bench, migrate
-         <- checkpoint <- run <- distributed <- report <- export <- api <- recipes <- compare, commands <- cli
+         <- checkpoint <- run <- simulator <- distributed <- report <- export <- api <- recipes <- compare, commands <- cli
     kernels: above engine, reached by lookup alone
 
 Imports inside functions count. Imports for the type checker alone (TYPE_CHECKING) may look up.
@@ -52,6 +52,7 @@ LAYERS: list[set[str]] = [
     {"migrate"},
     {"checkpoint"},
     {"run"},
+    {"simulator"},
     {"distributed"},
     {"report"},
     {"export"},

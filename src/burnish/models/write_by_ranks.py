@@ -185,7 +185,7 @@ def _moments(model: Model, place: Path) -> str:
             part = state[key] if key in state else optimiser.moved[name].detach().to(getattr(torch, dtype))
             whole = states.whole_on(owner_of[name], name, part)
             if whole is not None:
-                own[key] = whole
+                own[key] = whole.view(-1) if ndim == 1 else whole  # AdamW in few bits keeps its moments flat
     place.mkdir(parents=True, exist_ok=True)
     return _attempt(lambda: save_file(own, place / _numbered(OPTIMISER, ranks.rank + 1, ranks.world)))
 
