@@ -57,7 +57,7 @@ def carry_out(manager: Manager, query: Query, run: Callable[[], tuple[Path, str]
     """Do what an order asks. run: the folder and the state of the run that it names."""
     action, name = query.get("action", ""), query.get("run", "")
     if action == "start":
-        options: Json = parse_json(query.get("options", "{}").encode())
+        options = parse_json(query.get("options", "{}").encode())
         if not isinstance(options, dict):
             raise ValueError("the options of a run are a JSON object")
         return {"job": asdict(manager.start(query.get("method", ""), options, query.get("device") or "auto"))}
