@@ -25,6 +25,7 @@ from burnish.commands.eval_reports import (
 )
 from burnish.config.flags import read
 from burnish.core.option import Option
+from burnish.tool_calls.table import NAMES as CALL_FORMATS
 from burnish.util.terminal import stdout_console
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ class EvalOptions:
     """In an environment of several players, the model that has the other seats; by default the environment itself."""
     tools: str | None = None
     """Functions that the model may call before it answers, as in burnish train: my_tools.py:search."""
+    tool_parser: Annotated[str | None, Option(choices=CALL_FORMATS)] = None
+    """The format in which the model writes tool calls; by default that of its chat template."""
     turns: Annotated[int, Option(at_least=1)] = 16
     """With an environment or tools: the most replies of one episode."""
     chat_template: str | None = None
@@ -169,7 +172,9 @@ def _report(name: str, options: EvalOptions, console: Console) -> Report:
         train_on=options.train_on,
         turns=options.turns,
     )
-    style = Style(read_template(options.chat_template), options.system_prompt, options.template_option)
+    style = Style(
+        read_template(options.chat_template), options.system_prompt, options.template_option, options.tool_parser
+    )
     reader = "rm" if scores else "policy"
     if scores:
         models = _load_scorer(name, settings, options.device, style)

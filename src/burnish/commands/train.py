@@ -102,7 +102,7 @@ def _known(entry: Entry) -> set[str]:
     return {*method_fields(entry), *(f.name for f in dataclasses.fields(Options)), "reward_model"}
 
 
-def _from_yaml(path: Path) -> dict[str, Any]:
+def _from_yaml(path: Path) -> dict[str, object]:
     if not os.path.isfile(path):
         raise ValueError(f"there is no file {str(path)!r} to read options from")
     options = read_yaml(path)

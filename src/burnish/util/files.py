@@ -156,8 +156,8 @@ def files_below(folder: Path) -> list[Path]:
 
 
 def step_back() -> None:
-    """Lower this thread's priority, for background hashing and flushing. Linux only."""
-    if sys.platform == "linux":
+    """Lower this thread's priority, for background hashing and flushing; never the main thread's. Linux only."""
+    if sys.platform == "linux" and threading.current_thread() is not threading.main_thread():
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
