@@ -17,7 +17,7 @@ HELP = """\
 burnish post-trains language models.
 
 Start here:
-  burnish choose                            which method for my data? It asks, and prints the command
+  burnish choose                            which method for my data? It asks
   burnish train                             GRPO on the tiny model, in seconds
   burnish train dpo --task add --steps 100  another method, another task
   burnish train grpo --model path/to/model --task data.jsonl --lora 16
