@@ -99,7 +99,7 @@ class Reliability:
         return {"values": dict(self.values)}
 
     def load_state_dict(self, state: State) -> None:
-        stored = state.get("values", {"": state.get("value")})  # one number, before annotators were told apart
+        stored = state.get("values", {"": state.get("value")})  # one number, before annotators had their own
         self.values = {str(name): float(value) for name, value in stored.items()}
 
 
