@@ -28,6 +28,9 @@ pytestmark = [
         "models/ranks.py",
         "models/shards.py",
         "models/sharded_states.py",
+        "models/sharded_weights.py",
+        "models/layer_shards.py",
+        "models/write_by_ranks.py",
         "core/sharded_pass.py",
         "distributed",
         "core/loop.py",
@@ -131,16 +134,17 @@ def test_divided_states_are_saved_whole(shared: Path, small_model: Path, tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("shard", ["states", "full"])
 @pytest.mark.parametrize("more", [("--ranks", "1", "--shard", "off"), ("--ranks", "4")])
 def test_another_number_of_ranks_resumes_divided_states(
-    more: tuple[str, ...], small_model: Path, tmp_path: Path
+    more: tuple[str, ...], shard: str, small_model: Path, tmp_path: Path
 ) -> None:
     ends = []
     for name, later in (("same", ("--ranks", "2")), ("other", more)):
         out = tmp_path / name
-        assert not (process := started(words_for(small_model, out, "--ranks", "2", "--shard", "states"))).wait(
-            SECONDS
-        ), ended(process)
+        assert not (process := started(words_for(small_model, out, "--ranks", "2", "--shard", shard))).wait(SECONDS), (
+            ended(process)
+        )
         said = ended(process := started(["--resume", str(out), *later, "--steps", "6"]))
         assert process.returncode == 0, said
         ends.append(metrics(out)[-1])

@@ -19,6 +19,8 @@ from burnish.forward.module import ModelConfig, bare, vocabulary_size
 from burnish.models.chat import Chat
 from burnish.models.chat_style import styled_chat
 from burnish.models.known_models import adapted_model, is_adapter
+from burnish.models.layer_shards import divide_layers
+from burnish.models.load_divided import load_divided
 from burnish.models.lora import Lora, WrongAdapters, add_lora, stored_scores
 from burnish.models.sanity import require_finite_weights, require_sane_config
 from burnish.models.template import Style
@@ -27,6 +29,8 @@ from burnish.util.files import read_json
 from burnish.util.malloc import keep_memory
 
 if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
     from burnish.forward.module import TransformersModel
 
 TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.tiktoken")  # as transformers' classes name them
@@ -97,6 +101,7 @@ def load_model(
     native: bool = True,
     dtype: torch.dtype = torch.float32,
     new_head: bool = False,
+    mesh: DeviceMesh | None = None,
 ) -> nn.Module:
     """A causal language model, or (outputs > 0) one with `outputs` numbers per token in place of logits.
 
@@ -106,6 +111,7 @@ def load_model(
     dtype: of its weights: fp32 for those that are trained (master weights; on CUDA a bf16 copy of them computes,
     models/mixed_precision.py), bf16 on CUDA for those that are not. They are read as they are stored and converted on
     the device.
+    mesh: the ranks that divide its layers (--shard full); None: it is whole.
     native: on a CPU a plain Llama, Qwen2 or Qwen3 runs in modules of our own, if there are kernels; False:
     transformers'.
     """
@@ -113,6 +119,8 @@ def load_model(
         keep_memory()
     require_sane_config(adapted_model(path))
     stored_head = _kept_outputs(path, outputs, new_head)
+    if mesh is not None:
+        return _divided(path, outputs, stored_head, device, dtype, mesh)
     fast = kernels() if native and not outputs and device.type == "cpu" else None
     with _readable("model", path):
         kind = dtype if device.type == "cpu" else "auto"
@@ -134,6 +142,35 @@ def load_model(
     return model
 
 
+def _divided(
+    path: Path, outputs: int, stored_head: int, device: torch.device, dtype: torch.dtype, mesh: DeviceMesh
+) -> nn.Module:
+    """A model whose layers the ranks divide, read in parts where that is possible."""
+    from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    kind: Any = AutoModelForSequenceClassification if outputs else AutoModelForCausalLM
+    config: Any = _config(path)
+    if outputs:
+        config.num_labels = stored_head or outputs
+    with _readable("model", path):
+        name = _attention(adapted_model(path), kind._model_mapping)
+        with torch.device("meta"):
+            model: Any = kind.from_config(config, attn_implementation=name, dtype=dtype, trust_remote_code=False)
+        filled = load_divided(path, model, device, dtype, mesh, bool(outputs) and not stored_head)
+    if not filled:
+        loaded = load_model(path, outputs, device, False, dtype, bool(outputs) and not stored_head)
+        divide_layers(loaded, mesh)
+        return loaded
+    _without_dropout(model)
+    model.eval()
+    if outputs and not stored_head:
+        draw_head(model)
+    whole: nn.Module = model
+    return whole
+
+
 def _kept_outputs(path: Path, outputs: int, new_head: bool) -> int:
     """How many outputs the scoring head has that a model keeps of its directory; 0: its head is a fresh one."""
     if not outputs:
@@ -143,7 +180,7 @@ def _kept_outputs(path: Path, outputs: int, new_head: bool) -> int:
     return 0 if new_head and stored != outputs else stored
 
 
-def straight_to(device: torch.device) -> dict[str, Any]:
+def straight_to(device: torch.device) -> dict[str, object]:
     """Options with which transformers reads each tensor of a file onto the GPU, with none of them in the host's memory;
     that takes accelerate, which LoRA's packages bring along. None for a CPU.
     """
@@ -151,7 +188,7 @@ def straight_to(device: torch.device) -> dict[str, Any]:
     return {"device_map": {"": device}} if direct else {}
 
 
-def _by_transformers(path: Path, outputs: int, kept: int, how: dict[str, Any]) -> tuple[nn.Module, set[str]]:
+def _by_transformers(path: Path, outputs: int, kept: int, how: dict[str, object]) -> tuple[nn.Module, set[str]]:
     """Any model that transformers knows, and the names of the weights that its directory lacks.
 
     kept: outputs of the directory's scoring head; 0: a fresh head is to be drawn
@@ -161,7 +198,7 @@ def _by_transformers(path: Path, outputs: int, kept: int, how: dict[str, Any]) -
 
     logging.set_verbosity_error()  # a fresh head is expected, and bars for files that load in milliseconds are noise
     logging.disable_progress_bar()
-    options: dict[str, Any] = {
+    options: dict[str, object] = {
         **how,
         "use_safetensors": True,
         "output_loading_info": True,  # weights that are missing are refused, not drawn at random
@@ -183,7 +220,7 @@ def _language(path: Path, options: dict[str, Any]) -> tuple[TransformersModel, s
     return loaded[0], set(loaded[1]["missing_keys"])
 
 
-def _scalar(outputs: int, kept: int, path: Path, options: dict[str, Any]) -> tuple[TransformersModel, set[str]]:
+def _scalar(outputs: int, kept: int, path: Path, options: dict[str, object]) -> tuple[TransformersModel, set[str]]:
     """A model with numbers in place of logits, and the names of the weights that its directory lacks.
 
     kept: outputs of the directory's head; 0: whatever is in the head is to be replaced (`draw_head`).
