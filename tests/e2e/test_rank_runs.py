@@ -254,6 +254,59 @@ def test_a_run_that_lost_a_rank_resumes(
         assert all(now[key] == value for key, value in then.items() if "heldout" not in key), now["step"]
 
 
+IDLE = """
+import os, time
+from dataclasses import replace
+from burnish.core.parts import Part
+from burnish.methods.policy import grpo
+
+def idle(task, *, n: int = 2, pause: float = 600.0):
+    made = grpo(task, n=n)
+
+    def call(groups, step):
+        if os.environ.get("RANK") == "1" and step.clock.step == 1:
+            time.sleep(pause)
+        return groups
+
+    phase = replace(made.phases[0], select=Part(name="idle", call=call))
+    return replace(made, phases=(phase,))
+"""
+
+
+def idle_run(model: Path, folder: Path, launcher: tuple[str, ...], *more: str) -> tuple[int, str, float]:
+    """A run whose rank 1 sleeps in a part of the user's method; exit code, words and seconds."""
+    (folder / "mine.py").write_text(IDLE)
+    words = [f"{folder / 'mine.py'}:idle", "--model", str(model), "--task", "sort", "--steps", "2", "--prompts", "2"]
+    words += ["--out", str(folder / "run"), "--max-new-tokens", "6", "--eval-tasks", "0", *more]
+    words += ["--ranks", "2"] if launcher == BURNISH else []
+    began, process = time.monotonic(), started(["train", *words], launcher)
+    said = ended(process)
+    return process.returncode, said, time.monotonic() - began
+
+
+@linux
+@pytest.mark.parametrize(
+    "launcher", [BURNISH, pytest.param(TORCHRUN, marks=pytest.mark.slow)], ids=["ranks", "torchrun"]
+)
+def test_a_rank_that_hangs_in_code_of_its_own_is_named(
+    launcher: tuple[str, ...], small_model: Path, tmp_path: Path
+) -> None:
+    code, said, seconds = idle_run(small_model, tmp_path, launcher, "--rank-timeout", "4")
+    assert code != 0 and seconds < SECONDS / 2, said
+    [told] = [line for line in said.splitlines() if line.startswith("rank ")]
+    assert told.startswith("rank 1 did nothing for") and "--rank-timeout sets the limit, so the run was ended" in told
+    assert "gloo" not in said and ("Traceback" not in said or launcher == TORCHRUN), said
+    assert not left_by(str(tmp_path))
+
+
+@linux
+@pytest.mark.slow
+def test_a_rank_whose_own_code_takes_its_time_ends_no_run(small_model: Path, tmp_path: Path) -> None:
+    """A part of the user's method that waits for 40 s, longer than burnish's own code may do nothing."""
+    code, said, seconds = idle_run(small_model, tmp_path, BURNISH, "--pause", "40")
+    assert code == 0 and seconds > 40, said
+
+
 def test_what_several_ranks_cannot_do_is_one_sentence(small_model: Path, tmp_path: Path) -> None:
     process = started(words_for(small_model, tmp_path / "no", "--ranks", "2", "--lag", "1"))
     said = ended(process)

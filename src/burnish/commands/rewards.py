@@ -19,6 +19,7 @@ KINDS = {
     "verifier": "verifiers: they read the text of a reply, in the sandbox (--reward NAME)",
     "reward": "rewards that ask models or look at groups (--reward NAME)",
     "shape": "shapes: they change the reward (--shape NAME)",
+    "preference": "preferences: they compare the replies to a prompt (--preference NAME)",
 }
 
 

@@ -135,8 +135,8 @@ def print_help(kind: type, command: str) -> None:
 
 def booleans_of(kinds: dict[str, object]) -> dict[str, tuple[str, ...]]:
     """The names whose flags need no value: of type bool, or with a choice that is meant then; and the choices."""
-    found = {name: typed(kind) for name, kind in kinds.items()}
-    return {name: option.choices for name, (kind, option) in found.items() if kind is bool or option.bare}
+    options = {name: typed(kind) for name, kind in kinds.items()}
+    return {name: option.choices for name, (kind, option) in options.items() if kind is bool or option.bare}
 
 
 def flags_of(kind: Any) -> list[Flag]:

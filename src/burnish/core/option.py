@@ -87,8 +87,8 @@ def typed(annotation: object) -> tuple[object, Option]:
 def options_of(function: Callable[..., object]) -> dict[str, Option]:
     """The Options in a function's signature, by the argument's name."""
     hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
-    found = {name: typed(annotation)[1] for name, annotation in hints.items()}
-    return {name: option for name, option in found.items() if option is not ANY}
+    options = {name: typed(annotation)[1] for name, annotation in hints.items()}
+    return {name: option for name, option in options.items() if option is not ANY}
 
 
 def _either(choices: tuple[str, ...]) -> str:

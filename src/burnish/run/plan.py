@@ -12,6 +12,7 @@ from burnish.compose.seats import read_opponent
 from burnish.config.checks import check_engine, check_master_weights, check_options, check_search, check_shard
 from burnish.config.options import Config
 from burnish.core.method import Method
+from burnish.core.scorer import Named
 from burnish.core.step import Settings
 from burnish.envs.named_tools import read_tools
 from burnish.evals.better import kind_of
@@ -26,6 +27,7 @@ from burnish.models.same_tokens import require_same_tokens
 from burnish.models.token_budget import busy, token_budget
 from burnish.reward_functions.load import load_function
 from burnish.reward_functions.resolve import RewardSpec, read_rewards
+from burnish.rewards.oracles import compares, named_oracle
 from burnish.rewards.read import named_rewards, named_shapes, split_rewards
 from burnish.run.lengths import Needs
 from burnish.run.memory_plan import (
@@ -86,6 +88,9 @@ def compose(
         environment.seconds = options.env_timeout  # before any is reset
     if scorers and not functions:
         source = unscored(source)
+    oracle = _oracle(config, source)
+    if oracle is not None and compares(oracle):
+        source = unscored(source)
     if options.tools:
         source = with_tools(source, read_tools(options.tools), options.tool_timeout)
     if options.agent:
@@ -102,6 +107,7 @@ def compose(
         swap=options.swap,
         rewards=named_rewards(scorers, source),
         shapes=named_shapes(options.shape, source),
+        oracle=oracle,
         drop=dropped,
         chunk=options.chunk,
     )
@@ -113,6 +119,24 @@ def compose(
         )
     source = next((phase.draw.source for phase in method.phases if phase.draw.source is not None), source)
     return source, method
+
+
+def _oracle(config: Config, source: Source) -> Named | None:
+    """The oracle of --preference; raises ValueError where something else scores the replies that it compares."""
+    options = config.options
+    oracle = named_oracle(options.preference, source, options.reward_timeout)
+    scored = {
+        "--reward": options.reward,
+        "--shape": options.shape,
+        "--reward-model": config.arguments.get("reward_model"),
+    }
+    given = [flag for flag, value in scored.items() if value]
+    if oracle is not None and compares(oracle) and given:
+        raise ValueError(
+            f"--preference {oracle.name} compares the replies itself, and {given[0]} would score them; leave one out "
+            "(--preference bradley_terry and comparison go by rewards)"
+        )
+    return oracle
 
 
 def _evaluated(config: Config, source: Source) -> Config:
@@ -192,7 +216,7 @@ def plan(
         base,
         lora,
         options.settings(lr, budget, named_method),
-        present(parts, config.options.shape),
+        present(parts, config.options.shape, config.options.preference),
     )
 
 

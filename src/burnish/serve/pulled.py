@@ -99,10 +99,10 @@ def read_pulled(spec: str) -> Pulled | None:
 
 def _plain(row: dict[str, object]) -> dict[str, object]:
     """What JSON can hold of a row."""
-    found = {}
+    plain = {}
     for key, value in row.items():
         try:
-            found[key] = json.loads(json.dumps(value))
+            plain[key] = json.loads(json.dumps(value))
         except (TypeError, ValueError):
             continue
-    return found
+    return plain
