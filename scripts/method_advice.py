@@ -16,6 +16,7 @@ ROWS = (  # what a composition reads of a task -> a row of the data
     ({"given:episode"}, '{"messages": [...], "rewards": [...]}'),
     ({"given:demo"}, '{"messages": [{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}]}'),
 )
+LABELS = ("kto", "bco", "aot_unpaired")  # they read pairs too, as two labelled replies
 SAMPLED = '{"prompt": "What is 17 + 25?", "answer": "42"}'
 WATCH = {  # a metric, by a piece of the composition -> what it says
     "rollout": (
@@ -44,8 +45,15 @@ def reads_of(example: Method) -> set[str]:
     return found
 
 
-def row_of(example: Method) -> str:
+def samples(example: Method) -> bool:
+    """Whether a method learns from replies that the policy samples: their log-probs are recorded."""
+    return any(name.startswith("mu:") for phase in example.phases for name in phase.rollout.writes)
+
+
+def row_of(entry: Entry, example: Method) -> str:
     """A row of the data that the method learns from."""
+    if entry.name in LABELS:
+        return ROWS[1][1]
     reads = reads_of(example)
     return next((row for names, row in ROWS if names & reads), SAMPLED)
 
@@ -66,7 +74,7 @@ def watched(example: Method) -> list[str]:
     reads = reads_of(example)
     terms = [term for phase in example.phases for term in phase.learn.terms]
     kinds = []
-    if example.generates:
+    if samples(example):
         kinds.append("rollout")
     if any(word in term.name for term in terms for word in ("pg", "clip", "ppo")):
         kinds.append("clip")
@@ -76,6 +84,6 @@ def watched(example: Method) -> list[str]:
         kinds.append("critic")
     if {"given:chosen", "given:responses"} & reads or any(term.unit in ("pair", "list") for term in terms):
         kinds.append("pairs")
-    if "given:demo" in reads and not example.generates and "pairs" not in kinds:
+    if "given:demo" in reads and not samples(example) and "pairs" not in kinds:
         kinds.append("demos")
     return [line for kind in kinds for line in WATCH[kind]]

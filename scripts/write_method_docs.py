@@ -110,7 +110,7 @@ def advice(entry: Entry, example: Any) -> list[str]:
     lines = "\n".join(f"- {line}" for line in watched(example)) or "- `loss`, and the held-out measure"
     return [
         "## Data and code",
-        f"A row of a dataset ([other layouts](../data.md)):\n\n```json\n{row_of(example)}\n```",
+        f"A row of a dataset ([other layouts](../data.md)):\n\n```json\n{row_of(entry, example)}\n```",
         f"```python\n{snippet(entry)}\n```",
         f"## What to watch\n\n{lines}\n\nDefined in [metrics](../metrics.md); by symptom: "
         "[troubleshooting](../troubleshooting.md).",

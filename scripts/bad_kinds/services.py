@@ -98,18 +98,19 @@ def _exchanged(port: int, sent: bytes) -> int:
     return 0 if status < 400 else 2
 
 
-def _framed(rng: random.Random, method: str, path: str, body: bytes, headers: dict[str, str]) -> bytes:
-    """A request as bytes, its framing odd where the body is not."""
+def _framed(method: str, path: str, body: bytes, headers: dict[str, str], odd: random.Random | None = None) -> bytes:
+    """A request as bytes. odd: what is wrong with its framing, if anything."""
     headers = {"Content-Length": str(len(body)), "Connection": "close", **headers}
-    if rng.random() < 0.25:
-        name = rng.choice([*headers, "Transfer-Encoding", "Expect", "Content-Type", "X", "Cookie", "Origin"])
-        headers[name] = rng.choice(
-            ["", "x", "-1", "0", HUGE, "chunked", "100-continue", "é", "a" * 100_000, "1_0", "+5", "0x5"]
-        )
-    lines = [f"{method} {path} {rng.choice(['HTTP/1.1'] * 9 + ['HTTP/9.9', '', 'HTTP/1.0'])}"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    lines += ["A: b"] * rng.choice([0] * 12 + [5000])
-    ends = rng.choice(["\r\n"] * 9 + ["\n"])
+    version, ends, more = "HTTP/1.1", "\r\n", 0
+    if odd is not None:
+        how = odd.randrange(5)
+        version = odd.choice(["HTTP/9.9", "", "HTTP/1.0"]) if how == 0 else version
+        ends, more = "\n" if how == 1 else ends, 5000 if how == 2 else 0
+        if how > 2:
+            name = odd.choice([*headers, "Transfer-Encoding", "Expect", "Content-Type", "X", "Cookie", "Origin"])
+            values = ["", "x", "-1", "0", HUGE, "chunked", "100-continue", "é", "a" * 100_000, "1_0", "+5", "0x5"]
+            headers[name] = odd.choice(values)
+    lines = [f"{method} {path} {version}", *(f"{name}: {value}" for name, value in headers.items()), *["A: b"] * more]
     return (ends.join(lines) + ends * 2).encode("latin-1", "replace") + body
 
 
@@ -162,27 +163,22 @@ def serve(rng: random.Random, folder: Path) -> Case:
         body[:-9],
         damaged(rng, body),
     ]
-    if rng.random() < 0.25:
+    path, method, how = "/v1/chat/completions", "POST", rng.random()
+    paths = ["/sessions/default/v1/chat/completions", "/v1/models", "/episodes", "/x", "*", "//", "/%00"]
+    paths += ["/sessions/default/reward", "/v1/../reward", "/" + "a" * 70_000, "http://x/v1/models"]
+    if how < 0.15:
         body, what = rng.choice(odd), "body"
-    paths = ["/v1/chat/completions"] * 8 + [
-        "/sessions/default/v1/chat/completions",
-        "/v1/models",
-        "/episodes",
-        "/x",
-        "*",
-    ]
-    paths += ["/sessions/default/reward", "/v1/../reward", "/" + "a" * 70_000, "/%00", "//", "http://x/v1/models"]
-    path, method = rng.choice(paths), rng.choice(["POST"] * 12 + ["GET", "PUT", "HEAD", "OPTIONS", "X" * 5000, "post"])
-    seed = rng.randrange(2**32)
+    elif how < 0.25:
+        path, method = rng.choice(paths), rng.choice(["POST", "GET", "PUT", "HEAD", "OPTIONS", "X" * 5000, "post"])
+    seed, framed, keys = rng.randrange(2**32), 0.25 <= how < 0.4, 0.4 <= how < 0.45
 
     def call() -> int:
         server, dice = _endpoint(), random.Random(seed)
         port = int(server.url.rpartition(":")[2])
-        key = dice.choice([f"Bearer {server.token}"] * 12 + [f"{server.token}", "Bearer x", "Basic eDp4"])
-        headers = {"Host": f"127.0.0.1:{port}", "Authorization": key}
-        if dice.random() < 0.05:
-            headers.pop("Authorization")
-        code = _exchanged(port, _framed(dice, method, path, body, headers))
+        headers = {"Host": f"127.0.0.1:{port}", "Authorization": f"Bearer {server.token}"}
+        if keys:
+            headers["Authorization"] = dice.choice([server.token, "Bearer x", "Basic eDp4", "", "Bearer é"])
+        code = _exchanged(port, _framed(method, path, body, headers, dice if framed else None))
         if server.broken:
             said, server.broken = server.broken, ""
             raise Wrong(said)
@@ -274,7 +270,7 @@ def dashboard(rng: random.Random, folder: Path) -> Case:
         dice = random.Random(seed)
         host = f"127.0.0.1:{server.port}"
         headers = {"Host": host, "X-Burnish-Secret": place.secret, "Origin": f"http://{host}"}
-        return _exchanged(server.port, _framed(dice, method, path, body, headers))
+        return _exchanged(server.port, _framed(method, path, body, headers, dice if dice.random() < 0.15 else None))
 
     return Case("dashboard", [], f"{method} {path[:150]} {what if body else ''}", call)
 

@@ -229,6 +229,8 @@ class Heartbeats:
         assert other.stdin is not None
         other.stdin.write(b"secret\n")
         other.stdin.flush()
+        while not self._talks(other.pid):
+            time.sleep(0.01)
         self.beside = [hub, other]
 
     def _start(self, stack: ExitStack, *words: str) -> subprocess.Popen[bytes]:
@@ -236,6 +238,12 @@ class Heartbeats:
         process = stack.enter_context(subprocess.Popen([sys.executable, "-c", *words], stdin=pipe, stdout=pipe))
         stack.callback(process.kill)
         return process
+
+    def _talks(self, pid: int) -> bool:
+        """Whether a process has a connection."""
+        with suppress(OSError):
+            return any(os.readlink(fd).startswith("socket:") for fd in Path(f"/proc/{pid}/fd").iterdir())
+        return False
 
     def _line(self, process: subprocess.Popen[bytes], word: bytes) -> str:
         assert process.stdin is not None and process.stdout is not None

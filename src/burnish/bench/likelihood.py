@@ -40,6 +40,7 @@ def pair_of(chat: Chat, context: str, continuation: str, limit: int) -> Pair:
     if spaces:
         context, continuation = context[:-spaces], context[-spaces:] + continuation
     encode = chat.tokenizer.encode
+    whole: list[int]
     if not context:
         start = getattr(chat.tokenizer, "bos_token_id", None) or chat.tokenizer.eos_token_id
         whole, before = [start, *encode(continuation, add_special_tokens=False)], 1

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
+ALIASES = {"count": "tasks", "rows": "tasks"}  # earlier names of flags of commands, which help does not list
 REPEATED = {"reward"}  # flags that may be given several times: their values are joined with commas
 
 
@@ -97,7 +98,8 @@ def valued(flags: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
 def read(kind: type[_T], command: str, words: list[str], *, plain: int = 0) -> tuple[list[str], _T] | None:
     """The positional words (at most `plain`) and the options of a command; None after printing its --help."""
     kinds = typing.get_type_hints(kind, include_extras=True)
-    positional, flags = split(words, {"help": (), "help_all": (), **booleans_of(kinds)})
+    positional, given = split(words, {"help": (), "help_all": (), **booleans_of(kinds)})
+    flags = {name if name in kinds else _named_now(name, kinds): value for name, value in given.items()}
     helped = [coerce("help", flags.pop(name, False), bool) for name in ("help", "help_all")]
     if any(helped):
         print_help(kind, command)
@@ -116,6 +118,12 @@ def read(kind: type[_T], command: str, words: list[str], *, plain: int = 0) -> t
             )
     values = {name: coerce(name, value, kinds[name]) for name, value in valued(flags, kinds).items()}
     return positional, kind(**values)
+
+
+def _named_now(name: str, kinds: Mapping[str, object]) -> str:
+    """The present name of a command's flag."""
+    now = ALIASES.get(name, name)
+    return now if now in kinds else name
 
 
 def print_help(kind: type, command: str) -> None:

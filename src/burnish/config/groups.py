@@ -47,8 +47,9 @@ class Common:
     """Passes over the training rows, in place of --steps: 2 draws every row twice, in another order each time."""
     prompts: Count = 16
     """Tasks per step. The batch is prompts x samples per prompt; micro-batches follow from the token budget."""
-    max_new_tokens: Count = 64
-    """The longest reply that is sampled, in tokens."""
+    max_new_tokens: CountOrNone = None
+    """The longest reply that is sampled, in tokens; by default as long as the replies in the data, within the model's
+    context, 256 where they have none, and 64 for the tasks in the box (printed at the start)."""
     lr: AmountOrNone = None
     """The learning rate; by default chosen by the size of the model (printed at the start)."""
     lora: CountOrNone = None

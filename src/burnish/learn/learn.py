@@ -171,7 +171,9 @@ def apply_gradient(plan: Learn, step: Step) -> None:
         raise NotFinite(f"the gradient's norm is {bad[0]}")
     for name, norm in norm_of.items():
         step.models[name].fresh = False
+        rate = step.models[name].optimiser.lr(step.clock)
         step.notes.add("grad_norm" if name == step.product else f"{name}/grad_norm", norm)
+        step.notes.add("lr" if name == step.product else f"{name}/lr", rate)
 
 
 def _minibatches(groups: list[Group], plan: Learn, step: Step, epoch: int) -> Iterable[list[Group]]:

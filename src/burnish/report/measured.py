@@ -31,9 +31,8 @@ def measured(before: Outcome | None, after: Outcome) -> list[str]:
     lines = []
     for i, (title, was, now) in enumerate(rows):
         reached = interval_of(title, now) + ("" if i else _ties(after))
-        changed = (
-            f"{interval_of(title, was)}{'' if i or not before else _ties(before)} -> {reached}" if was else reached
-        )
+        start = interval_of(title, was) + ("" if i or not before else _ties(before)) if was else ""
+        changed = f"{start} -> {reached}" if was else reached
         lines.append(f"held-out {named(title, several)}: {changed}" + (f", {_gain(title, was, now)}" if was else ""))
     old = before.also if before else {}
     told = []
