@@ -3,8 +3,8 @@
     python scripts/count_walk.py train grpo --steps 1
 
 By default two steps of `train grpo` in a temporary folder, without a held-out evaluation and without a dashboard. A
-file counts if code of a function in it runs, but for what runs while a module is imported. The table shows files and their lines
-by package, before the first step and after. Threads count, other processes do not.
+file counts if code of a function in it runs, but for what runs while a module is imported. The table shows files and
+their lines by package, before the first step and after. Threads count, other processes do not.
 """
 
 from __future__ import annotations
