@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from burnish.core.parts import State
 from burnish.core.seeds import rng
@@ -58,7 +58,7 @@ class Searching:
         self.made, self.seen = 0, set()
         return self.question.text if self.question.plain else f"{self.question.text}\n{ASK[False]}"
 
-    def tools(self) -> list[dict[str, Any]]:
+    def tools(self) -> list[dict[str, object]]:
         """The schema of the search, for chat templates that take tools."""
         query = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
         return [{"type": "function", "function": {"name": "search", "description": "Search.", "parameters": query}}]

@@ -16,7 +16,6 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -51,7 +50,7 @@ def ask(models: Models, folder: Path, names: list[str], product: bool) -> None:
     _write(models, folder, names, product)
 
 
-def serve(models: Models, message: Any) -> bool:
+def serve(models: Models, message: object) -> bool:
     """On the other ranks: write along, if that is what rank 0 asked for."""
     if not isinstance(message, list) or message[:1] != [WRITE]:
         return False
