@@ -18,6 +18,7 @@ HELP = """\
 burnish post-trains language models.
 
 Start here:
+  burnish choose                            which method for my data? It asks, and prints the command
   burnish train                             GRPO on the tiny model, in seconds
   burnish train dpo --task add --steps 100  another method, another task
   burnish train grpo --model path/to/model --task data.jsonl --lora 16
@@ -39,6 +40,7 @@ the version."""
 
 # commands whose work is what they print: a closed pipe, as of `| head`, is no error
 PRINTING = {"methods", "show", "tasks", "rewards", "papers", "models", "plan", "runs", "check", "doctor", "completion"}
+PRINTING |= {"choose"}
 
 
 def main(argv: list[str] | None = None) -> int:

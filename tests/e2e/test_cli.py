@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import build_method
+from guards import guards
 from rich.console import Console
 
 from burnish import __version__
@@ -181,6 +182,7 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         main(["train", "grop"])
 
 
+@guards("cli.py", "commands/train.py", "run/control.py", "run/train.py")
 def test_ctrl_c_finishes_the_step_and_says_how_to_go_on(small_model: Path) -> None:
     """The real command, in a process of its own: SIGINT after the first step ends it with 130 and a checkpoint."""
     words = [

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from burnish.config.flags import read
 from burnish.core.option import Option
@@ -73,7 +73,7 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def _rows(source: Source, count: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def _rows(source: Source, count: int) -> Iterator[tuple[str, dict[str, object]]]:
     """The prompt of each row, and the row."""
     from burnish.core.messages import prompt_shown
     from burnish.datagen.stored_rows import row_at

@@ -45,7 +45,7 @@ def of_likelihood(found: Likelihood) -> Report:
 def of_preference(found: Preference, of: str) -> Report:
     """How many pairs are in the right order, compared by `of`."""
     accuracy, margin, ties = found.accuracy(), found.margin(), found.ties()
-    numbers: dict[str, Any] = {"measure": "preference", "tasks": len(found.margins), "of": of}
+    numbers: dict[str, object] = {"measure": "preference", "tasks": len(found.margins), "of": of}
     numbers |= {"accuracy": plain(accuracy), "ties": ties, "margin": plain(margin)}
     table = table_of("", "mean", "95%")
     table.add_row("pairs in the right order", f"[bold]{accuracy.mean:.1%}[/]", between(accuracy, "{:.1%}"))
@@ -63,7 +63,13 @@ def of_shifts(found: Shifts, base: str) -> Report:
     from burnish.evals.token_shift import KINDS
 
     tokens, whole = sum(map(len, found.ranks)), found.shares()
-    numbers: dict[str, Any] = {"measure": "shift", "base": base, "tasks": len(found.ranks), "tokens": tokens, **whole}
+    numbers: dict[str, object] = {
+        "measure": "shift",
+        "base": base,
+        "tasks": len(found.ranks),
+        "tokens": tokens,
+        **whole,
+    }
     numbers |= {"positions": found.by_position(), "words": dict(found.shifted[:SHIFTED])}
     table = table_of("", *(f"{kind} tokens" for kind in KINDS))
     for name, shares in {"all": whole, **found.by_position()}.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -90,7 +90,7 @@ def plan_of(candidates: tuple[Candidate, ...], kind: str, options: ManyRuns, nam
     return plan
 
 
-def shared_flags(options: ManyRuns) -> dict[str, Any]:
+def shared_flags(options: ManyRuns) -> dict[str, object]:
     """The flags that are passed to every candidate."""
     return {name: value for name in SHARED if (value := getattr(options, name)) is not None}
 

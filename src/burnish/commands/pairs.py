@@ -206,7 +206,7 @@ def _count(source: Source, options: PairsOptions) -> int:
     return wanted if size is None else min(wanted, size)
 
 
-def summary_of(made: Iterable[Made]) -> dict[str, Any]:
+def summary_of(made: Iterable[Made]) -> dict[str, object]:
     """Counts, and means over rows: margin, lengths and the share of good labels."""
     prompts = replies = cut_off = repeated = rows = without = failed = 0
     values: dict[str, list[float]] = {}

@@ -141,10 +141,10 @@ def print_help(kind: type, command: str) -> None:
         print_flags(out, flags)
 
 
-def booleans_of(kinds: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+def booleans_of(kinds: dict[str, object]) -> dict[str, tuple[str, ...]]:
     """The names whose flags need no value: of type bool, or with a choice that is meant then; and the choices."""
-    found = {name: typed(kind) for name, kind in kinds.items()}
-    return {name: option.choices for name, (kind, option) in found.items() if kind is bool or option.bare}
+    options = {name: typed(kind) for name, kind in kinds.items()}
+    return {name: option.choices for name, (kind, option) in options.items() if kind is bool or option.bare}
 
 
 def flags_of(kind: Any) -> list[Flag]:
@@ -194,7 +194,7 @@ def dashed(name: str) -> str:
     return name.replace("_", "-")
 
 
-def _default(value: Any) -> str:
+def _default(value: object) -> str:
     if value is inspect.Parameter.empty or value is dataclasses.MISSING:
         return "needed"
     if isinstance(value, bool):

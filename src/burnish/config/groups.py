@@ -15,6 +15,7 @@ from burnish.models.conversation import TRAIN_ON
 from burnish.models.lora import ALL_LINEAR, QUANTIZATIONS, VARIANTS
 from burnish.models.optimiser import MASTER_WEIGHTS, OPTIMISERS, SHARDS
 from burnish.models.precision import DTYPES
+from burnish.tool_calls.table import NAMES as CALL_FORMATS
 
 Count = Annotated[int, Option(at_least=1)]
 CountOrNone = Annotated[int | None, Option(at_least=1)]
@@ -229,6 +230,10 @@ class Rewards:
     """The run stops when more than this share of the replies of the last 5 steps got no reward; 1: never."""
     shape: str | None = None
     """What changes the reward afterwards, in this order: overlong(0.2),alp(beta=1e-4) (burnish rewards)."""
+    preference: str | None = None
+    """What compares the replies to a prompt, by name (burnish rewards): judge(runs/DIR/model), pair_rm(DIR); or a
+    function path/to/file.py:function, f(completions, rival, **columns) -> chances. It takes the place of the reward
+    (docs/preference-oracles.md)."""
 
 
 @dataclass(frozen=True)
@@ -237,6 +242,10 @@ class Agents:
 
     tools: str | None = None
     """Functions that the model may call before it answers: my_tools.py:search,my_tools.py:add (docs/agents.md)."""
+    tool_parser: Annotated[str | None, Option(choices=CALL_FORMATS)] = None
+    """The format in which the model writes tool calls. By default that of its chat template."""
+    tool_timeout: Annotated[float | None, Option(above=0)] = may_change(None)
+    """Seconds that one call of a tool may take; after that the model reads that it has not answered."""
     agent: str | None = None
     """A program of its own that works on each task and asks the model through an OpenAI-compatible endpoint:
     my_agent.py:run, a function run(task, base_url, api_key) (docs/agents.md)."""
@@ -286,7 +295,14 @@ class Memory:
     without a copy; or bfloat16, bf16 alone, with stochastic rounding (docs/models.md)."""
     shard: Annotated[str, Option(choices=SHARDS, bare="states")] = may_change("off")
     """What several --ranks divide besides the work. optimiser: AdamW's moments (ZeRO stage 1), bit for bit the same
-    weights; states: moments, gradients and fp32 weights (stage 2): 2 bytes a weight stay whole, the compute copy."""
+    weights; states: moments, gradients and fp32 weights (stage 2): 2 bytes a weight stay whole, the compute copy; full:
+    the weights, too, layer by layer (stage 3, FSDP2), for a model that does not fit one GPU."""
+    context_ranks: Count = may_change(1)
+    """How many of the --ranks divide the tokens of each training pass (Ulysses attention), for rows that are too long
+    for one GPU. It cannot change the gradient."""
+    rank_timeout: Annotated[float | None, Option(above=0)] = may_change(None)
+    """Seconds after which a rank ends the run that does nothing while others wait for it: it finishes no unit of work
+    and does not compute. By default 30 while it samples, and an hour where a user's code or a download may wait."""
     token_budget: CountOrNone = may_change(None)
     """Tokens in one micro-batch; by default 8192, on a GPU as many as keep it busy. It cannot change the gradient."""
     packed: bool = may_change(True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from burnish.config.options import Options
+from burnish.core.parts import State
 from burnish.evals.better import better_is_lower, label, written
 
 LINK = "best"  # in the run folder: a link to the best checkpoint's model
@@ -84,11 +84,11 @@ class Best:
             )
         return ""
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         scores = {name: getattr(self, name) for name in ("best", "kept", "last")}
         return {"waiting": self.waiting, **{name: score and asdict(score) for name, score in scores.items()}}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.waiting = int(state["waiting"])
         self.best, self.kept, self.last = (
             Score(**state[name]) if state[name] else None for name in ("best", "kept", "last")

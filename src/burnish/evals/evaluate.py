@@ -184,7 +184,7 @@ def _answers(groups: list[Group], step: Step, source: Source, who: str, reward_m
 def _together(found: Sequence[_Answers], keys: tuple[str, ...]) -> Evaluation:
     """The answers of all ranks as one evaluation."""
 
-    def rows(name: str) -> tuple:
+    def rows(name: str) -> tuple[Any, ...]:
         return tuple(tuple(row) for one in found for row in getattr(one, name))
 
     shown = tuple(Shown(**one) for answers in found for one in answers.shown)[:SHOWN]

@@ -22,15 +22,17 @@ from burnish.core.tokenizer import Tokenizer
 from burnish.core.types import Task
 from burnish.models.control import Control, backend
 from burnish.models.detokenizer import Detokenizer
+from burnish.models.message_check import check_role, refuse_tool_calls
 from burnish.models.reply_start import Around, ReplyStart, reply_start
 from burnish.models.template import Template, special_values
 from burnish.models.text_cache import Samples, TextCache, text_key
+from burnish.tool_calls.table import MARKS, Reader, reader_of
+from burnish.tool_calls.thoughts import THINK
 
 ENCODING = 3  # the version of how texts become tokens here; what another version encoded is encoded again
 _MARK = "\u2042REPLY\u2042"  # stands for a reply that is never tokenised
 _NEXT = "\u2042NEXT\u2042"  # stands for the message after it
 _ASKED: tuple[Message, ...] = ({"role": "user", "content": "?"}, {"role": "assistant", "content": _MARK})
-CALL_MARKS = ("[TOOL_CALLS]", "[CALL_ID]", "[ARGS]", "<|python_tag|>", "<tool_call>", "</tool_call>")
 OBSERVATIONS = 4096  # texts of environments whose tokens are kept
 
 
@@ -41,6 +43,7 @@ class Chat:
     texts: what has been encoded already; None: nothing is kept
     assumed: whether the template is burnish's plain one, because the model directory has none
     ends: more token ids that end a reply, as the model's generation_config.json lists them
+    tool_parser: the format of tool calls, by name; None: that of the template
     padding, tail: of a scoring model: the token that its score is not read at, and those that it reads after a reply
     (models/scored_end.py)
     """
@@ -52,6 +55,7 @@ class Chat:
         self.ends: tuple[int, ...] = ()
         self.padding: int | None = None
         self.tail: Tensor | None = None
+        self.tool_parser: str | None = None
         # tokens of observations: games repeat theirs, and rendering takes a while. Not in `texts`, which is a disk's:
         # a run may see any number of them
         self._said: dict[str, Tensor] = {}
@@ -100,8 +104,9 @@ class Chat:
     @cached_property
     def stops(self) -> tuple[int, ...]:
         """The token ids that end a reply: eos, the token with which the template closes an assistant's message, and
-        those that the model's own generation settings list."""
-        return tuple(dict.fromkeys((self._eos, int(self.closing[-1]), *self.ends)))
+        those that the model's own generation settings list. Not one that ends a message inside of a reply (harmony)."""
+        inner = {token for token in self.closing.tolist() if self.tokenizer.decode([token]) in self.reader.format.inner}
+        return tuple(dict.fromkeys(t for t in (self._eos, int(self.closing[-1]), *self.ends) if t not in inner))
 
     def prompt(self, task: Task) -> Tensor:
         """A task's prompt, up to where the reply begins."""
@@ -132,7 +137,7 @@ class Chat:
             return self._untemplated(task.prompt)
         messages = as_messages(task.prompt)
         if not self.templated:
-            _refuse_tool_calls(messages)
+            refuse_tool_calls(messages)
             return self._untemplated("\n".join(map(text_of, messages)) + "\n")
         return self._conversation(messages, tools=task.given.get("tools"))
 
@@ -200,7 +205,7 @@ class Chat:
     def prepared(self, messages: Sequence[Message], tools: object = None) -> tuple[list[Message], object, bool]:
         """Messages and tools as the template takes them, and whether control tokens are marked (models/control.py)."""
         for message in messages:
-            _check_role(message)
+            check_role(message)
         taken = self._as_the_template_takes(messages)
         if not self.control.inside(taken) and not self.control.inside(tools):
             return taken, tools, False
@@ -226,7 +231,16 @@ class Chat:
     def _call_marks(self) -> dict[int, str]:
         """The special tokens that mark tool calls: decoding leaves them out."""
         special = {self.tokenizer.decode([token]): token for token in self.tokenizer.all_special_ids}
-        return {token: mark for mark, token in special.items() if mark in CALL_MARKS}
+        marks = MARKS.union(self.reader.format.marks, self.reader.format.thoughts or (), THINK)
+        return {token: mark for mark, token in special.items() if mark in marks}
+
+    @cached_property
+    def reader(self) -> Reader:
+        """How the tool calls and the thoughts of its replies are read: by its template, or as `tool_parser` says."""
+        if not self.templated:
+            return reader_of("", "", self.tool_parser)
+        texts = [self.template.text, *([self._tool_template.text] if self._tool_template is not None else [])]
+        return reader_of("\n".join(texts), self.start.opened, self.tool_parser)
 
     def fit(self, vocabulary: int) -> None:
         """Refuse token ids that a model has no embeddings for: those of the template now, others as they come."""
@@ -329,7 +343,7 @@ class Chat:
     def _as_the_template_takes(self, messages: Sequence[Message]) -> list[Message]:
         """The messages with parts of text joined: templates of text models take text. Other keys stay as they are."""
         if "tool_calls" not in self.template.text and self._tool_template is None:
-            _refuse_tool_calls(messages)
+            refuse_tool_calls(messages)
         return [
             message
             if message.get("content") is None or isinstance(message["content"], str)
@@ -381,19 +395,3 @@ class Chat:
                 "take the tokenizer that belongs to the model, or resize the model's embeddings"
             )
         return torch.tensor(ids, dtype=torch.long)
-
-
-def _refuse_tool_calls(messages: Sequence[Message]) -> None:
-    if any(message.get("tool_calls") for message in messages):
-        raise ValueError(
-            "a message has tool calls, but the chat template writes none; --chat-template tools adds them to the "
-            "model's own, and --chat-template FILE takes another"
-        )
-
-
-def _check_role(message: Mapping[str, object]) -> None:
-    role = message.get("role")
-    if not isinstance(role, str) or not role.replace("_", "").replace("-", "").isalnum():
-        raise ValueError(
-            f"a message has the role {str(role)[:40]!r}; roles are words such as system, user, assistant and tool"
-        )

@@ -35,6 +35,7 @@ def styled_chat(tokenizer: Tokenizer, style: Style, where: str) -> Chat:
     if text != getattr(tokenizer, "chat_template", None):
         use_template(tokenizer, text)
     chat = Chat(tokenizer, assumed=assumed)
+    chat.tool_parser = style.calls
     try:
         chat.check()
     except ValueError as error:

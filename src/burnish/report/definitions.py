@@ -54,6 +54,11 @@ GENERAL: list[Definition] = [
             "changed the reward",
             "up",
         ),
+        (
+            "preference_cycles",
+            "share of the triples of different replies to a prompt of which, by --preference, each beats another: no "
+            "score of single replies explains them",
+        ),
         ("correct", "share of the sampled traces that the verifier counts as correct", "up"),
         ("length", "mean tokens of a reply (of each of its turns, where there are several)"),
         ("cut_off", "share of the replies that ran into max_new_tokens", "down"),

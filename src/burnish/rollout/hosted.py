@@ -156,7 +156,7 @@ class _Episode:
 
     def _trace(self, turns: list[Turn], paid: bool, cut: int = 0) -> Trace:
         scores = {"reward": self.reward() or 0.0} if paid else {}
-        note: dict[str, Any] = {"stopped": "failed" if self.failure else "done", "done": not self.failure}
+        note: dict[str, object] = {"stopped": "failed" if self.failure else "done", "done": not self.failure}
         if cut:
             note["cut"] = cut
         trace = Trace(tuple(turns), self.index, scores, tags=frozenset({HOSTED if paid else TAG}), note=note)

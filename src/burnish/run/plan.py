@@ -12,6 +12,7 @@ from burnish.compose.seats import read_opponent
 from burnish.config.checks import check_engine, check_master_weights, check_options, check_search, check_shard
 from burnish.config.options import Config
 from burnish.core.method import Method
+from burnish.core.scorer import Named
 from burnish.core.step import Settings
 from burnish.envs.named_tools import read_tools
 from burnish.evals.better import kind_of
@@ -26,6 +27,7 @@ from burnish.models.same_tokens import require_same_tokens
 from burnish.models.token_budget import busy, token_budget
 from burnish.reward_functions.load import load_function
 from burnish.reward_functions.resolve import RewardSpec, read_rewards
+from burnish.rewards.oracles import compares, named_oracle
 from burnish.rewards.read import named_rewards, named_shapes, split_rewards
 from burnish.run.lengths import Needs
 from burnish.run.memory_plan import (
@@ -89,8 +91,11 @@ def compose(
         environment.seconds = options.env_timeout  # before any is reset
     if scorers and not functions:
         source = unscored(source)
+    oracle = _oracle(config, source)
+    if oracle is not None and compares(oracle):
+        source = unscored(source)
     if options.tools:
-        source = with_tools(source, read_tools(options.tools))
+        source = with_tools(source, read_tools(options.tools), options.tool_timeout)
     if options.agent:
         agent = read_pulled(options.agent) or load_function(options.agent, "agent")
         source = with_agent(source, agent, options.agent_pays)
@@ -105,6 +110,7 @@ def compose(
         swap=options.swap,
         rewards=named_rewards(scorers, source),
         shapes=named_shapes(options.shape, source),
+        oracle=oracle,
         drop=dropped,
         chunk=options.chunk,
     )
@@ -116,6 +122,37 @@ def compose(
         )
     source = next((phase.draw.source for phase in method.phases if phase.draw.source is not None), source)
     return source, method
+
+
+def _oracle(config: Config, source: Source) -> Named | None:
+    """The oracle of --preference; raises ValueError where something else scores the replies that it compares."""
+    options = config.options
+    oracle = named_oracle(options.preference, source, options.reward_timeout)
+    scored = {
+        "--reward": options.reward,
+        "--shape": options.shape,
+        "--reward-model": config.arguments.get("reward_model"),
+    }
+    given = [flag for flag, value in scored.items() if value]
+    if oracle is not None and compares(oracle) and given:
+        raise ValueError(
+            f"--preference {oracle.name} compares the replies itself, and {given[0]} would score them; leave one out "
+            "(--preference bradley_terry and comparison go by rewards)"
+        )
+    return oracle
+
+
+def _evaluated(config: Config, source: Source) -> Config:
+    """The configuration, without evaluations where the task has no held-out rows: one row, say, trains alone."""
+    options = config.options
+    if not options.eval_tasks or source.size("heldout"):
+        return config
+    if options.patience or options.product == "best":
+        raise ValueError(
+            f"task {source.name!r} has no held-out rows, by which --patience and --product best go; give it more "
+            "rows, or leave out these options"
+        )
+    return replace(config, options=replace(options, eval_tasks=0))
 
 
 def plan(
@@ -148,17 +185,10 @@ def plan(
         config = replace(config, options=replace(options, task=pin(options.task)))
     config, method = _pinned_models(steps_of_epochs(config, source), method)
     require_same_tokens(replace(method, name=config.method), base)
+    config = _evaluated(config, source)
     options = config.options
     if options.max_new_tokens is None:
         options = replace(options, max_new_tokens=reply_length(source, base, options.style()))
-        config = replace(config, options=options)
-    if options.eval_tasks and source.size("heldout") == 0:
-        if options.patience or options.product == "best":
-            raise ValueError(
-                f"task {source.name!r} has no held-out rows, by which --patience and --product best go; give it more "
-                "rows, or leave out these options"
-            )
-        options = replace(options, eval_tasks=0)  # one row, say: it trains, and nothing is evaluated
         config = replace(config, options=options)
     if options.eval_tasks:
         kind_of(replace(method, name=config.method), source, options.eval_measure)
@@ -196,7 +226,7 @@ def plan(
         base,
         lora,
         options.settings(named_method),
-        present(parts, config.options.shape),
+        present(parts, config.options.shape, config.options.preference),
     )
 
 

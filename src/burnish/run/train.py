@@ -26,6 +26,7 @@ from burnish.evals.heldout import Outcome
 from burnish.learn.mismatch import ALARM
 from burnish.methods.table import Entry
 from burnish.models.build import Models, build, device_named
+from burnish.models.ranks import here, with_others
 from burnish.reward_functions.resolve import RewardSpec
 from burnish.run import data_versions, kernels, reward_versions
 from burnish.run.control import Control
@@ -42,6 +43,7 @@ from burnish.run.observers import Observers
 from burnish.run.passes import passes, steps_of_epochs
 from burnish.run.pipeline import Pipeline, SamplesElsewhere
 from burnish.run.plan import RunPlan, plan, risky_lr
+from burnish.run.same_everywhere import facts, require_same_everywhere
 from burnish.run.session import StoreSession
 from burnish.run.unseen_tools import unseen_tools
 from burnish.store.health import HealthLimits
@@ -159,6 +161,8 @@ def prepare(
     at, passed = checkpoint.newest(folder.path, folder.identity()) if folder else (None, [])
     computing = kernels.present(device_named(options.device))
     rows = data_versions.present(planned.source)
+    told = facts(planned.base, config.to_dict(), rows, planned.rewards, computing)
+    require_same_everywhere(here(), told)
     changed = _changes(folder, checkpoint.step_of(at) if at else 0, planned, computing, rows) if folder else {}
     local = settings if options.on == "here" else replace(settings, engine="local")  # on Ray, samplers have the engines
     rebuild = partial(
@@ -195,15 +199,13 @@ def prepare(
         data_versions.record(folder, start, rows)
     where = f"resuming from {at.name}" if at else ""
     warnings = {"damaged": f"{', '.join(passed)}: skipped, {where}"} if passed else {}
-    if not folder.guarded:
-        warnings["unguarded"] = UNGUARDED.format(folder=folder.path)
-    warnings |= changed
-    if unseen := unseen_tools(planned.source, models[method.product].chat):
-        warnings["tools"] = unseen
-    if risky := risky_lr(planned):
-        warnings["lr"] = risky
-    if late := late_phases(method, config.options.steps):
-        warnings["phases"] = late
+    found = {
+        "unguarded": "" if folder.guarded else UNGUARDED.format(folder=folder.path),
+        "tools": unseen_tools(planned.source, models[method.product].chat),
+        "lr": risky_lr(planned),
+        "phases": late_phases(method, config.options.steps),
+    }
+    warnings |= changed | {kind: warning for kind, warning in found.items() if warning}
     run = Run(
         config, method, planned.source, models, settings, folder, start, warnings, pipeline, lengths, kernels=computing
     )
@@ -212,7 +214,7 @@ def prepare(
 
 
 def _changes(
-    folder: Folder, start: int, planned: RunPlan, computing: dict[str, Any], rows: reward_versions.Versions
+    folder: Folder, start: int, planned: RunPlan, computing: dict[str, object], rows: reward_versions.Versions
 ) -> dict[str, str]:
     """Warnings by kind: what a run that resumes after step `start` has in another version than before."""
     found = {
@@ -241,11 +243,12 @@ def execute(run: Run, observer: Observer) -> Result:
     """
     try:
         run.folder.lock()
-        if run.models.ranks.rank:
-            return _execute(run, Observers(), Follower(), Saver(run.folder.path, run.memories(), run.models))
-        with store_session(run) as session:
-            saver = _saver(run, session)
-            return _execute(run, *observed_by(run, observer, session, saver), saver)
+        with with_others():  # where weights are divided, every pass is an exchange with the other ranks
+            if run.models.ranks.rank:
+                return _execute(run, Observers(), Follower(), Saver(run.folder.path, run.memories(), run.models))
+            with store_session(run) as session:
+                saver = _saver(run, session)
+                return _execute(run, *observed_by(run, observer, session, saver), saver)
     except BaseException:
         if not run.began:
             run.folder.discard_if_unused()
@@ -326,8 +329,8 @@ def _execute(run: Run, everyone: Observers, control: Control | Follower, saver: 
     folder.confirm()
     if any(phase.learn.trainees for phase in run.method.phases):
         model = folder.path / "model"
-    if model is not None and folder.writes:
-        checkpoint.publish_model(run.models[run.method.product], model, merge=options.merge)
+    if model is not None:
+        checkpoint.publish_product(run.models, run.method.product, model, merge=options.merge)
     folder.confirm()  # a run whose folder is gone must end with an error
     kept = run.best.kept if options.keep_best else None
     result = Result(folder.path, model, before, after, folder.metrics(), ended=early, best=kept)

@@ -77,9 +77,9 @@ class Conversations:
         prompt = self.chat.prompt(Task("question", asked.messages, given, "served"))
         self.restarts += bool(self.all)
         messages = said_texts(asked.messages)
-        found = Conversation([Turn(prompt, "task")], messages, len(messages))
-        self.all.append(found)
-        return found
+        opened = Conversation([Turn(prompt, "task")], messages, len(messages))
+        self.all.append(opened)
+        return opened
 
     def take_back(self, conversation: Conversation) -> None:
         """The present request of a conversation gets no reply: as if it had not been made."""

@@ -15,7 +15,7 @@ from burnish.tasks.of_verifiers import verifiers_source
 from burnish.tasks.source import Source
 
 
-def _played(prefix: str, kind: Callable[..., Any]) -> Callable[..., Source]:
+def _played(prefix: str, kind: Callable[..., object]) -> Callable[..., Source]:
     def made(name: str, **options: Any) -> Source:
         source = EnvSource(partial(kind, name, **options), name)
         source.summary = f"{name}, {prefix}"

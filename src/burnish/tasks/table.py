@@ -58,4 +58,5 @@ def source(name: str, **options: Any) -> Source:
         if "level" in options:
             raise ValueError(f"task {name!r} already names a level; leave out level={options['level']!r}")
         options["level"] = int(level)
-    return GENERATED[base](**options)
+    made: Source = GENERATED[base](**options)
+    return made

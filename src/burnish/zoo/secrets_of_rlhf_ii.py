@@ -5,13 +5,13 @@ Preference strength: how sure reward models are of a pair, and what that means f
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from burnish import draw, learn, rollout, select
-from burnish.core.parts import Part, supplies
+from burnish.core.parts import Part, State, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group
 from burnish.credit.preference import fill, pairs_in_order
@@ -59,10 +59,10 @@ class Cuts:
             self.found = (low, soft, high)
         return self.found
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"found": None if self.found is None else list(self.found)}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         found = state["found"]
         self.found = None if found is None else (found[0], found[1], found[2])
 

@@ -17,7 +17,7 @@ REWARD = "reward"
 
 
 def split_rewards(
-    messages: Sequence[Message], row: Mapping[str, Any], where: str
+    messages: Sequence[Message], row: Mapping[str, object], where: str
 ) -> tuple[tuple[Message, ...], list[Message] | None]:
     """The messages without their rewards, and the episode; None where the row has no rewards."""
     replies = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
@@ -46,6 +46,6 @@ def _columns(row: Mapping[str, Any], replies: int, where: str) -> list[float] | 
     return [*[0.0] * (replies - 1), float(last)] if is_number(last) else None
 
 
-def is_number(value: Any) -> TypeGuard[float]:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether it is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
