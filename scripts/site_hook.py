@@ -53,6 +53,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     return _LINK.sub(lambda match: _link(match, folder, page.file.src_uri), markdown)
 
 
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """No requests to other servers: the shim is for searching pages that are opened from a disk without a server."""
+    return re.sub(r'<script src="https://[^"]*iframe-worker[^"]*"></script>', "", output)
+
+
 def _link(match: re.Match[str], folder: Path, at: str) -> str:
     picture, text, target = match.groups()
     name, mark, anchor = target.partition("#")

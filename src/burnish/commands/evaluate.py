@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from burnish.tasks.source import Source
 
 SAMPLES = 4
-TASKS, TOKENS = 200, 64
+TASKS = 200
 MEASURES = ("auto", "accuracy", "reward", "preference", "likelihood", "shift")
 
 
@@ -66,8 +66,8 @@ class EvalOptions:
     seed: int = 0
     """The same seed samples the same replies."""
     max_new_tokens: Annotated[int | None, Option(at_least=1)] = None
-    """The longest reply, in tokens; by default as long as the replies in the data, within the model's context, 256
-    where they have none, and 64 for the tasks in the box; of a benchmark, its own."""
+    """The longest reply, in tokens; of a benchmark, its own; else by default as long as the replies in the data, within
+    the model's context, 256 where they have none, and 64 for the tasks in the box."""
     max_length: Annotated[int | None, Option(at_least=1)] = None
     """The longest row, in tokens; by default the model's context."""
     on_long: Annotated[str, Option(choices=("drop", "truncate", "stop"))] = "drop"
@@ -132,7 +132,7 @@ def main(words: list[str]) -> int:
         return main_of(models[0], options, console)
     if named := [name for name in ("bench_data", "shots", "trained_on", "out") if getattr(options, name) is not None]:
         raise ValueError(f"--{named[0].replace('_', '-')} belongs to benchmarks; add --bench gsm8k, or another")
-    options = replace(options, tasks=options.tasks or TASKS, max_new_tokens=options.max_new_tokens or TOKENS)
+    options = replace(options, tasks=options.tasks or TASKS)
     report = _report(models[0], options, console)
     if options.json:
         print(json.dumps({"model": models[0], "task": options.task, "seed": options.seed, **report.numbers}, indent=1))
@@ -172,12 +172,9 @@ def _report(name: str, options: EvalOptions, console: Console) -> Report:
     style = Style(
         read_template(options.chat_template), options.system_prompt, options.template_option, options.tool_parser
     )
+    longest = options.max_new_tokens or reply_length(source, resolve(name), style)
     settings = Settings(
-        max_new_tokens=options.max_new_tokens or reply_length(source, resolve(name), style),
-        max_length=options.max_length,
-        on_long=options.on_long,
-        train_on=options.train_on,
-        turns=options.turns,
+        **{one: getattr(options, one) for one in ("max_length", "on_long", "train_on", "turns")}, max_new_tokens=longest
     )
     reader = "rm" if scores else "policy"
     if scores:

@@ -199,15 +199,13 @@ def prepare(
         data_versions.record(folder, start, rows)
     where = f"resuming from {at.name}" if at else ""
     warnings = {"damaged": f"{', '.join(passed)}: skipped, {where}"} if passed else {}
-    if not folder.guarded:
-        warnings["unguarded"] = UNGUARDED.format(folder=folder.path)
-    warnings |= changed
-    if unseen := unseen_tools(planned.source, models[method.product].chat):
-        warnings["tools"] = unseen
-    if risky := risky_lr(planned):
-        warnings["lr"] = risky
-    if late := late_phases(method, config.options.steps):
-        warnings["phases"] = late
+    found = {
+        "unguarded": "" if folder.guarded else UNGUARDED.format(folder=folder.path),
+        "tools": unseen_tools(planned.source, models[method.product].chat),
+        "lr": risky_lr(planned),
+        "phases": late_phases(method, config.options.steps),
+    }
+    warnings |= changed | {kind: warning for kind, warning in found.items() if warning}
     run = Run(
         config, method, planned.source, models, settings, folder, start, warnings, pipeline, lengths, kernels=computing
     )
