@@ -154,8 +154,7 @@ def prepare(
     planned = plan(entry, config, task, rewards)
     if config.options.on == "ray" and ahead is None:
         raise ValueError(
-            "--on ray distributes one run over actors, but this run is in one process; leave it out, or use burnish "
-            "train"
+            "--on ray distributes a run over actors; this is one process: leave it out, or use burnish train"
         )
     config, method, settings, options = planned.config, planned.method, planned.settings, planned.config.options
     at, passed = checkpoint.newest(folder.path, folder.identity()) if folder else (None, [])
