@@ -284,7 +284,8 @@ def _waited(work: dist.Work, on_gpu: bool) -> bool:
         work.wait()
         return True
     try:
-        work.wait(TICK)
+        with UNITS.waiting():
+            work.wait(TICK)
     except RuntimeError:
         if work.is_completed():
             raise
@@ -296,8 +297,7 @@ def _waited(work: dist.Work, on_gpu: bool) -> bool:
 def with_others() -> Iterator[None]:
     """Inside, the error of a broken connection is a LostRankError: gloo's own says nothing to a user."""
     try:
-        with UNITS.waiting():
-            yield
+        yield
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and "gloo" not in str(error):
             raise

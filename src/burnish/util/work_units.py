@@ -66,12 +66,12 @@ class WorkUnits:
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """Inside, this process waits for others."""
-        before, self._waits = self._waits, True
+        self._waits = True
         self._write()
         try:
             yield
         finally:
-            self._waits = before
+            self._waits = False
             self.done()
 
     def _write(self) -> None:
