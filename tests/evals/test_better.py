@@ -82,7 +82,7 @@ def test_a_measure_that_cannot_be_taken_is_refused(method: str, asked: str, mess
 def test_a_graded_reward_is_measured_by_its_mean(small_model: Path, tmp_path: Path) -> None:
     """A graded reward below 0: every reply counts as wrong, and a run that gains shows it."""
     (tmp_path / "own.py").write_text(REWARD)
-    options = {"eval_tasks": 8, "eval_every": 1, "steps": 2, "reward": f"{tmp_path}/own.py:brief"}
+    options = {"eval_tasks": 8, "eval_every": 1, "steps": 2, "save_every": 1, "reward": f"{tmp_path}/own.py:brief"}
     result = go("grpo", small_model, tmp_path / "run", **options)
     before, after = result.before, result.after
     assert before is not None and after is not None and before.name == after.name == "reward"
