@@ -36,7 +36,7 @@ class RewardScorer:
 
     def __init__(self, named: Named, models: Models, settings: Settings) -> None:
         self.named, self.models, self.settings = named, models, settings
-        self.texts = "policy" in models
+        self.texts = "policy" in models.by_name
         self.reader = models["policy" if self.texts else next(iter(named.scorer.models))]
 
     def scores(self, groups: list[Group]) -> list[list[float]]:
