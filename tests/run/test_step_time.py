@@ -143,4 +143,4 @@ def test_the_command_prints_the_best_and_the_runners_up(capsys: pytest.CaptureFi
     assert main(["plan", "grpo", "--model", "tiny", "--task", "sort", "--cluster", "4xH100", "--nodes", "2"]) == 0
     said = capsys.readouterr().out
     assert "on 2 x 4 H100; 128 rows a step" in said and "best:" in said and "--token-budget" in said
-    assert re.search(r"full +1 ", said) and "were not measured" in said
+    assert re.search(r"optimiser +1 ", said) and "were not measured" in said

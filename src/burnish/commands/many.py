@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from burnish.compare.plan import Candidate, ComparisonPlan
 
 WIDTH = 160  # columns of the output of --quiet in a terminal
-SHARED = ("model", "prompts", "max_new_tokens", "lr", "lora", "reward", "device")
+SHARED = ("model", "prompts", "max_new_tokens", "lr", "lora", "reward", "device", "eval_measure")
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,8 @@ class ManyRuns:
     """Tasks per step, for all candidates."""
     max_new_tokens: int | None = None
     """The longest reply, for all candidates."""
+    eval_measure: str | None = None
+    """The measure that ranks: auto, accuracy, sampled, reward or loss, as in burnish train."""
     lr: float | None = None
     """The learning rate, for all candidates; by default each method's own."""
     lora: int | None = None

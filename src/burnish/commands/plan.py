@@ -98,7 +98,7 @@ def _print_candidates(out: Console, name: str, found: RunPlan, how: Choices, clu
 
     options = found.config.options
     shapes, whole, _ = asked(replace(found.config, options=replace(options, ranks=1)), found.method, found.base)
-    batch = batch_of(found.method, options.prompts, options.max_new_tokens, options.max_length, cluster.ranks)
+    batch = batch_of(found.method, options.prompts, whole.reply, options.max_length, cluster.ranks)
     rows = whole.replies or options.prompts
     reply = whole.reply or (options.max_length or 2 * PROMPT) - PROMPT
     work = Work(rows, whole.prompt, max(1, reply), max(1, rows // options.prompts), bool(whole.replies))

@@ -71,8 +71,10 @@ class Options(
         """The chat template of the run, with its system prompt and values."""
         return Style(read_template(self.chat_template), self.system_prompt, self.template_option, self.tool_parser)
 
-    def settings(self, lr: float, token_budget: int, method: Method) -> Settings:
-        """The run's Settings; lr and token_budget are the options' values, or the defaults for the model."""
+    def settings(self, method: Method) -> Settings:
+        """The run's Settings, of options whose defaults a plan has resolved."""
+        assert self.lr is not None and self.token_budget is not None and self.max_new_tokens is not None
+        lr, token_budget = self.lr, self.token_budget
         resolved = ("lr", "token_budget", "sampling")
         shared = {f.name: getattr(self, f.name) for f in dataclasses.fields(Settings) if f.name not in resolved}
         return Settings(lr=lr, token_budget=token_budget, sampling=self.sampling(method), **shared)

@@ -283,9 +283,9 @@ def nearest(name: str, known: Collection[str], flag: bool = False) -> str:
 def _methods_with(option: str) -> str:
     """The names of a few methods that have an option."""
     load_all()
-    found = [entry for entry in METHODS.values() if option in signature(entry.build).parameters]
-    library = {entry.name for entry in found if entry.build.__module__.startswith("burnish.methods.")}
-    return ", ".join(sorted((one.name for one in found), key=lambda name: (name not in library, len(name), name))[:3])
+    takers = [entry for entry in METHODS.values() if option in signature(entry.build).parameters]
+    library = {entry.name for entry in takers if entry.build.__module__.startswith("burnish.methods.")}
+    return ", ".join(sorted((one.name for one in takers), key=lambda name: (name not in library, len(name), name))[:3])
 
 
 _NOTES = {  # what differs in meaning, where a name alone would mislead

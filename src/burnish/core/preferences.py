@@ -38,8 +38,8 @@ def chance(first: Trace, second: Trace, from_scores: FromScores, score: str = "r
     one, other = first.note.get(NOTE), second.note.get(NOTE)
     if one is None or other is None:
         return from_scores(first.scores[score], second.scores[score])
-    found: float = one["over"][other["place"]]
-    return found
+    probability: float = one["over"][other["place"]]
+    return probability
 
 
 def mean_wins(chances: Sequence[Sequence[float]]) -> list[float]:
@@ -52,9 +52,9 @@ def mean_wins(chances: Sequence[Sequence[float]]) -> list[float]:
 
 def cycles(chances: Sequence[Sequence[float]]) -> tuple[int, int]:
     """(triples of replies of which each beats another, all triples): no score of single replies explains a cycle."""
-    found = total = 0
+    circular = total = 0
     for i, j, k in combinations(range(len(chances)), 3):
         total += 1
         around = (chances[i][j], chances[j][k], chances[k][i])
-        found += all(p > 0.5 for p in around) or all(p < 0.5 for p in around)
-    return found, total
+        circular += all(p > 0.5 for p in around) or all(p < 0.5 for p in around)
+    return circular, total

@@ -190,8 +190,8 @@ def _rows(group: Group, recipe: Recipe, models: Models) -> Iterator[Row]:
 def _graded(better: Trace, worse: Trace) -> Row:
     """Of replies with ratings: these, the largest difference of one rating, and the margin as a share of the scale."""
     if PRINCIPLES in better.note:
-        found = better.note[PRINCIPLES].get(str(worse.index), {})
-        return {"principle_scores": [{"name": name, "rating": score} for name, score in found.items()]}
+        ratings = better.note[PRINCIPLES].get(str(worse.index), {})
+        return {"principle_scores": [{"name": name, "rating": score} for name, score in ratings.items()]}
     mine, other = better.note.get(RATINGS), worse.note.get(RATINGS)
     if not mine or not other:
         return {}
@@ -204,7 +204,7 @@ def _graded(better: Trace, worse: Trace) -> Row:
 def _ratings(columns: dict[str, list[Trace]]) -> Row:
     """The ratings of listed replies, where all have some."""
     rated = {name: [trace.note.get(RATINGS) for trace in traces] for name, traces in columns.items()}
-    return {name: [_stored(one) for one in found if one] for name, found in rated.items() if all(found)}
+    return {name: [_stored(one) for one in ratings if one] for name, ratings in rated.items() if all(ratings)}
 
 
 def _stored(ratings: Mapping[str, float]) -> list[Row]:

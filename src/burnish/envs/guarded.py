@@ -20,6 +20,7 @@ from typing import Any
 
 from burnish.envs.protocol import Observed, Outcome, offers, read_observation, read_outcome, reset_arguments, shortened
 from burnish.tool_calls import Reader
+from burnish.util.failures import place_of
 from burnish.util.failures import said as text_of_error
 from burnish.util.lane import in_lane
 from burnish.util.pending import Pending
@@ -154,7 +155,7 @@ class GuardedEnv:
             if isinstance(error, TimeoutError) and not call.done:
                 where = _abandoned(self.env)
                 raise Failure(f"{what}() of the environment had not answered after {self.seconds:g} s{where}") from None
-            raise Failure(f"{what}() of the environment raised {said(error)}") from error
+            raise Failure(f"{what}() of the environment raised {said(error)}{place_of(error)}") from error
 
     def _cut(self, seen: Observed) -> Observed:
         """The first LONGEST characters of an observation, over all its messages and their parts."""

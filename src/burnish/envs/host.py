@@ -27,6 +27,7 @@ from burnish.envs.protocol import Observed, Outcome, offers, read_observation, r
 from burnish.reward_functions.load import load_function
 from burnish.sandbox.codec import decode, encode
 from burnish.sandbox.guard import fork_guard
+from burnish.util.failures import place_of
 
 OPTIONAL = ("key", "fork", "expert", "tools", "seat")  # methods that an environment may have, besides close()
 ROW = "kept"  # in an answer: a row that JSON cannot hold, as text; it is asked for by its place
@@ -131,7 +132,7 @@ class Episodes:
         except Failure as failure:
             return {"failed": str(failure)}
         except BaseException as error:  # noqa: BLE001 - SystemExit too
-            return {"failed": f"{what}() of the environment raised {said(error)}"}
+            return {"failed": f"{what}() of the environment raised {said(error)}{place_of(error)}"}
 
     def _done(self, what: str, request: dict[str, object]) -> object:
         if what == "make":

@@ -40,6 +40,7 @@ from burnish.models.precision import Precision
 from burnish.models.ranks import Ranks, samples_of_all, streams_of_all
 from burnish.models.save import save_directory
 from burnish.models.sharded_states import ShardedStates
+from burnish.util.work_units import SAMPLING, UNITS
 
 if TYPE_CHECKING:
     from burnish.models.optimiser import Optimiser
@@ -159,8 +160,12 @@ class Model:
             if model.shards is not None and self.engine_spec is None:
                 model.shards.gather()
         alone = stop_rule is None and on_sample is None and feed is None and all(r.after is None for r in requests)
-        if self.ranks.divides and alone:
-            own = self.engine.generate(self.ranks.portion(requests), runners, mix)
+        if alone:
+            here = self.ranks.portion(requests) if self.ranks.divides else requests
+            with UNITS.own_code(SAMPLING) if mix is None else nullcontext():
+                own = self.engine.generate(here, runners, mix)
+            if not self.ranks.divides:
+                return own
             self.ranks.portion_done()
             return samples_of_all(self.ranks, own)
         return self.engine.generate(requests, runners, mix, stop_rule, on_sample, feed)

@@ -34,20 +34,24 @@ TERA, GIGA = 1e12, 1e9
 @dataclass(frozen=True)
 class Gpu:
     """A GPU of a data sheet: dense bf16 FLOP/s, bytes/s of its memory, bytes of it, bytes/s to a neighbour in its
-    machine and to another machine (one way)."""
+    machine and to another machine (one way), and how many GPUs share the fast links."""
 
     peak: float
     bandwidth: float
     memory: float
     link: float
     network: float
+    domain: int = 8
 
 
 GPUS = {
     "a100": Gpu(312 * TERA, 2.04 * TERA, 80 * GIGA, 300 * GIGA, 25 * GIGA),
     "h100": Gpu(989 * TERA, 3.35 * TERA, 80 * GIGA, 450 * GIGA, 50 * GIGA),
+    "h800": Gpu(989 * TERA, 3.35 * TERA, 80 * GIGA, 200 * GIGA, 50 * GIGA),
+    "h20": Gpu(148 * TERA, 4.0 * TERA, 96 * GIGA, 450 * GIGA, 50 * GIGA),
     "h200": Gpu(989 * TERA, 4.8 * TERA, 141 * GIGA, 450 * GIGA, 50 * GIGA),
     "b200": Gpu(2250 * TERA, 8.0 * TERA, 180 * GIGA, 900 * GIGA, 50 * GIGA),
+    "gb200": Gpu(2450 * TERA, 8.0 * TERA, 186 * GIGA, 900 * GIGA, 50 * GIGA, 64),
     "l40s": Gpu(362 * TERA, 0.864 * TERA, 48 * GIGA, 32 * GIGA, 12.5 * GIGA),
     "4090": Gpu(165 * TERA, 1.008 * TERA, 24 * GIGA, 32 * GIGA, 12.5 * GIGA),
 }

@@ -42,7 +42,7 @@ from burnish.run.observers import Observer as Observer
 from burnish.run.observers import Observers
 from burnish.run.passes import passes, steps_of_epochs
 from burnish.run.pipeline import Pipeline, SamplesElsewhere
-from burnish.run.plan import RunPlan, plan
+from burnish.run.plan import RunPlan, plan, risky_lr
 from burnish.run.same_everywhere import facts, require_same_everywhere
 from burnish.run.session import StoreSession
 from burnish.run.unseen_tools import unseen_tools
@@ -79,6 +79,7 @@ class Run:
     rewards: reward_versions.Versions = field(default_factory=dict)
     best: Best = field(default_factory=lambda: Best(Options()))
     rebuild: Callable[[Path], Models] | None = None  # the models with the weights of a checkpoint
+    began: bool = False  # whether the first step has begun
 
     @property
     def about(self) -> About:
@@ -203,6 +204,8 @@ def prepare(
     warnings |= changed
     if unseen := unseen_tools(planned.source, models[method.product].chat):
         warnings["tools"] = unseen
+    if risky := risky_lr(planned):
+        warnings["lr"] = risky
     if late := late_phases(method, config.options.steps):
         warnings["phases"] = late
     run = Run(
@@ -237,7 +240,8 @@ def memories(method: Method, pipeline: SampleSource | None, best: Best, models: 
 def execute(run: Run, observer: Observer) -> Result:
     """Execute a run. Ctrl-C finishes the step, saves, and prints the resume command; a second one stops at once.
 
-    If the run fails before its first step is done, its folder is removed. The folder is locked while the run lasts.
+    If the run fails before its first step begins, its folder is removed: `burnish runs` lists one whose first step
+    failed, with the reason. The folder is locked while the run lasts.
     """
     try:
         run.folder.lock()
@@ -248,7 +252,8 @@ def execute(run: Run, observer: Observer) -> Result:
                 saver = _saver(run, session)
                 return _execute(run, *observed_by(run, observer, session, saver), saver)
     except BaseException:
-        run.folder.discard_if_unused()
+        if not run.began:
+            run.folder.discard_if_unused()
         raise
     finally:
         run.folder.release()
@@ -298,6 +303,7 @@ def _execute(run: Run, everyone: Observers, control: Control | Follower, saver: 
     steps, at = {"steps": options.steps, "seed": options.seed, "start": run.start}, run.start
     with graceful_interrupt(everyone) as control.signals, saver:
         everyone.begun()
+        run.began = True
         early = run.best.ends()  # a run that ended early stays ended when it is resumed
         reports = () if early else loop(run.method, run.models, run.settings, pipeline=run.pipeline, **steps)
         for report in _timed(iter(reports)):

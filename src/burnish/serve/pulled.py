@@ -16,7 +16,6 @@ import queue
 import threading
 import time
 from functools import cache
-from typing import Any
 
 from burnish.serve.server import ChatServer, Session
 
@@ -30,7 +29,7 @@ class Pulled:
 
     def __init__(self, port: int) -> None:
         self.port, self._server = port, None  # type: tuple[int, ChatServer | None]
-        self._waiting: queue.Queue[tuple[Session, dict[str, Any]]] = queue.Queue()
+        self._waiting: queue.Queue[tuple[Session, dict[str, object]]] = queue.Queue()
         self.done = False
         self._asking: set[int] = set()  # threads that wait for an episode
 
@@ -99,10 +98,10 @@ def read_pulled(spec: str) -> Pulled | None:
 
 def _plain(row: dict[str, object]) -> dict[str, object]:
     """What JSON can hold of a row."""
-    found = {}
+    plain = {}
     for key, value in row.items():
         try:
-            found[key] = json.loads(json.dumps(value))
+            plain[key] = json.loads(json.dumps(value))
         except (TypeError, ValueError):
             continue
-    return found
+    return plain

@@ -39,6 +39,13 @@ class Wrapped:
     beta: float
     anchor: str | None = "ref"
 
+    def __repr__(self) -> str:  # pages list defaults: without the address of a function
+        return self.loss.__name__.strip("_")
+
+
+def _dpo(w: Replies, r: Replies, beta: float) -> Tensor:
+    return dpo_logistic(w.logratio, r.logratio, beta)
+
 
 def _ipo(w: Replies, r: Replies, tau: float) -> Tensor:
     return ipo_squared(w.logratio, r.logratio, tau)
@@ -54,7 +61,7 @@ def _cpo(w: Replies, r: Replies, beta: float) -> Tensor:
 
 SIMPO_MARGIN = 0.5  # gamma / beta
 LOSSES: Mapping[str, Wrapped] = {
-    "dpo": Wrapped(lambda w, r, beta: dpo_logistic(w.logratio, r.logratio, beta), 0.1),
+    "dpo": Wrapped(_dpo, 0.1),
     "ipo": Wrapped(_ipo, 0.1),
     "simpo": Wrapped(_simpo, 2.0, None),
     "cpo": Wrapped(_cpo, 0.1, None),

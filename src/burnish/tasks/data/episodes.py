@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from burnish.core.messages import Message
 
@@ -33,7 +33,7 @@ def split_rewards(
     return plain, [{**m, REWARD: by_place[i]} if i in by_place else m for i, m in enumerate(plain)]
 
 
-def _columns(row: Mapping[str, Any], replies: int, where: str) -> list[float] | None:
+def _columns(row: Mapping[str, object], replies: int, where: str) -> list[float] | None:
     """The rewards of the replies from the columns of a row; None where they are not there."""
     each, last = row.get("rewards"), row.get(REWARD)
     if isinstance(each, list | tuple) and each and all(one is None or is_number(one) for one in each):

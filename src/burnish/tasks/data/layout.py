@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
-from typing import Any
 
 from burnish.util.safe_yaml import parse_yaml
 
@@ -87,5 +86,5 @@ def _of_config(config: dict[str, object], files: Sequence[str]) -> dict[str, lis
     return parts
 
 
-def _listed(paths: Any) -> list[str]:
+def _listed(paths: object) -> list[str]:
     return [str(path) for path in paths] if isinstance(paths, list) else [str(paths)]
