@@ -26,6 +26,7 @@ WITHOUT: dict[str, int] = {
     "reward-models.md": 1,
     "swarm.md": 1,
     "tree-search.md": 2,
+    "troubleshooting.md": 1,
 }
 
 
