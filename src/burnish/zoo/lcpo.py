@@ -194,10 +194,5 @@ def lcpo(
     wrapped, judges = LOSSES[loss], Reliability(reliability, momentum)
     scale = wrapped.beta if beta is None else beta
     after = chain(credit.streams("policy", logp="now"), label_confidence(judges, wrapped, scale, annotator=annotator))
-    build = from_pairs_and_ref if wrapped.anchor else without_ref
-    return build(task, trusted(scale, wrapped, on="demo"), then=after)
-
-
-def without_ref(task: draw.Source, *terms: Term, then: Part) -> Method:
-    """Pairs whose loss has no reference."""
-    return from_pairs(task, *terms, credit=then)
+    learned = trusted(scale, wrapped, on="demo")
+    return from_pairs_and_ref(task, learned, then=after) if wrapped.anchor else from_pairs(task, learned, credit=after)
