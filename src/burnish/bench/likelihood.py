@@ -41,7 +41,7 @@ def pair_of(chat: Chat, context: str, continuation: str, limit: int) -> Pair:
         context, continuation = context[:-spaces], context[-spaces:] + continuation
     encode = chat.tokenizer.encode
     if not context:
-        start = getattr(chat.tokenizer, "bos_token_id", None) or chat.tokenizer.eos_token_id
+        start = int(getattr(chat.tokenizer, "bos_token_id", None) or chat.tokenizer.eos_token_id or 0)
         whole, before = [start, *encode(continuation, add_special_tokens=False)], 1
     else:
         whole, before = encode(context + continuation), len(encode(context))
