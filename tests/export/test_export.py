@@ -24,6 +24,7 @@ from burnish.export.gguf_tokenizer import vocabulary_of
 from burnish.export.licence import front_matter, licence_of
 from burnish.export.write import Export, write_export
 from burnish.models.known_models import TINY
+from burnish.store.reader import open_store
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +57,10 @@ def test_each_form_has_its_files_and_a_card_of_the_run(
         card = (out / "README.md").read_text()
         told = front_matter(out / "README.md")
         assert told["license"] == "apache-2.0" and told["tags"] == ["burnish", "grpo"]
-        after = json.loads((run / "evaluation.json").read_text())["after"]["value"]["mean"]
-        assert f"| after training | accuracy | {after:.1%} |" in card
+        with open_store(run) as store:
+            after = store.evaluation()["after"]["value"]["mean"]
+        rows = [line for line in card.splitlines() if line.startswith("| after training | accuracy")]
+        assert rows and f"| {after:.1%} |" in rows[0] and " to " in rows[0]
         assert "- data (`add`): cc0-1.0" in card and "| `lora` | 2 |" in card and "DeepSeekMath" in card
         for shown in card.split("](curves/")[1:]:
             assert "<svg" in (out / "curves" / shown.partition(")")[0]).read_text()

@@ -3,7 +3,8 @@
     util, papers <- core <- tool_calls <- forward <- engine <- models <- sandbox <- verifiers
          <- reward_functions, judges <- envs, serve <- tasks <- stages <- methods, store <- rewards
          <- compose <- zoo, config <- evals <- datagen, bench, migrate
-         <- checkpoint <- run <- simulator <- distributed <- report <- export <- api <- recipes <- compare, commands <- cli
+         <- checkpoint <- run <- simulator <- distributed <- report <- export <- api <- recipes
+         <- compare, commands <- cli
     kernels: above engine, reached by lookup alone
 
 Imports inside functions count. Imports for the type checker alone (TYPE_CHECKING) may look up.
