@@ -56,13 +56,20 @@ def test_each_form_has_its_files_and_a_card_of_the_run(
         card = (out / "README.md").read_text()
         told = front_matter(out / "README.md")
         assert told["license"] == "apache-2.0" and told["tags"] == ["burnish", "grpo"]
-        after = json.loads((run / "evaluation.json").read_text())["after"]["value"]["mean"]
-        assert f"| after training | accuracy | {after:.1%} |" in card
         assert "- data (`add`): cc0-1.0" in card and "| `lora` | 2 |" in card and "DeepSeekMath" in card
         for shown in card.split("](curves/")[1:]:
             assert "<svg" in (out / "curves" / shown.partition(")")[0]).read_text()
         assert (out / has).stat().st_mode & 0o044 == (out / "README.md").stat().st_mode & 0o044
     assert yaml.safe_load((tmp_path / "hf" / "run.yaml").read_text())["lora"] == 2
+
+
+def test_the_card_has_means_and_intervals_of_the_evaluation() -> None:
+    from burnish.export.card import _estimates
+    from burnish.store.records import Evaluation
+
+    value = {"mean": 0.5, "low": 0.25, "high": 0.75}
+    found = list(_estimates(Evaluation(name="held-out accuracy", value=value)))  # type: ignore[typeddict-item]
+    assert found == [("accuracy, greedy", "50.0%", "25.0% to 75.0%")]
 
 
 def test_a_model_without_a_run_is_exported_and_its_card_claims_nothing(tmp_path: Path) -> None:

@@ -20,35 +20,38 @@ TOKENS = 256  # of a reply, where a task does not say
 
 def harness_model(model: Model) -> Any:
     """The model as an `lm_eval.api.model.LM`: loglikelihood, loglikelihood_rolling, generate_until, chat templates."""
-    base: Any = _lm_eval("lm_eval.api.model").LM
+    language_model = type("BurnishLM", (_Answers, _lm_eval("lm_eval.api.model").LM), {})()
+    language_model.model = model
+    return language_model
 
-    class BurnishLM(base):  # type: ignore[misc]
-        """burnish's engine behind the interface of the harness."""
 
-        @property
-        def tokenizer_name(self) -> str:
-            return f"burnish-{model.chat.identity}"
+class _Answers:
+    """burnish's engine behind the interface of the harness, whose class is put below when it is installed."""
 
-        def chat_template(self, chat_template: bool | str = False) -> str:
-            return str(model.chat.tokenizer.chat_template or "") if chat_template else ""
+    model: Model
 
-        def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-            return model.chat.template.render(chat_history, add_generation_prompt)
+    @property
+    def tokenizer_name(self) -> str:
+        return f"burnish-{self.model.chat.identity}"
 
-        def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-            pairs = [pair_of(model.chat, request.args[0], request.args[1], model.context) for request in requests]
-            return [(one.logp, one.greedy) for one in likelihoods(model, pairs)]
+    def chat_template(self, chat_template: bool | str = False) -> str:
+        return str(self.model.chat.tokenizer.chat_template or "") if chat_template else ""
 
-        def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
-            return [_rolling(model, request.args[0]) for request in requests]
+    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+        return self.model.chat.template.render(chat_history, add_generation_prompt)
 
-        def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
-            asked = [_request(model, i, *request.args) for i, request in enumerate(requests)]
-            samples = model.generate([one for one, _ in asked])
-            pairs = zip(samples, asked, strict=True)
-            return [until(model.chat.text(sample.tokens), stop) for sample, (_, stop) in pairs]
+    def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        pairs = [pair_of(self.model.chat, *request.args, self.model.context) for request in requests]
+        return [(one.logp, one.greedy) for one in likelihoods(self.model, pairs)]
 
-    return BurnishLM()
+    def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
+        return [_rolling(self.model, request.args[0]) for request in requests]
+
+    def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
+        asked = [_request(self.model, i, *request.args) for i, request in enumerate(requests)]
+        samples = self.model.generate([one for one, _ in asked])
+        pairs = zip(samples, asked, strict=True)
+        return [until(self.model.chat.text(sample.tokens), stop) for sample, (_, stop) in pairs]
 
 
 def run_harness(

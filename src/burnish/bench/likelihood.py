@@ -42,7 +42,8 @@ def pair_of(chat: Chat, context: str, continuation: str, limit: int) -> Pair:
     encode = chat.tokenizer.encode
     whole: list[int]
     if not context:
-        start = getattr(chat.tokenizer, "bos_token_id", None) or chat.tokenizer.eos_token_id
+        bos = getattr(chat.tokenizer, "bos_token_id", None)
+        start = chat.tokenizer.eos_token_id if bos is None else bos
         assert start is not None  # a tokenizer without an end is refused when the model is loaded
         whole, before = [int(start), *encode(continuation, add_special_tokens=False)], 1
     else:

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from burnish.config.options import Options
-from burnish.evals.better import written
+from burnish.evals.better import SAMPLED, label, written
 from burnish.export.found import Found
 from burnish.export.licence import licence_of
 from burnish.methods.table import find
@@ -153,8 +153,10 @@ def _evaluation(report: RunReport) -> str:
 
 def _estimates(outcome: Evaluation) -> Iterator[tuple[str, str, str]]:
     name = outcome["name"]
-    values = [(name.removeprefix("held-out "), name, outcome["value"])]
-    if sampled := outcome.get("sampled"):
+    values = [(label(name.removeprefix("held-out ")), name, outcome["value"])]
+    if (greedy := outcome.get("greedy")) and "greedy" not in name:
+        values.append(("accuracy, greedy", "accuracy", greedy))
+    if (sampled := outcome.get("sampled")) and SAMPLED not in name:
         values.append((f"accuracy, sampled at temperature {sampled['temperature']:g}", "accuracy", sampled["accuracy"]))
     for shown, key, value in values:
         low, high = written(key, value["low"]), written(key, value["high"])

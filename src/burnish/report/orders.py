@@ -60,7 +60,11 @@ def carry_out(manager: Manager, query: Query, run: Callable[[], tuple[Path, str]
         options = parse_json(query.get("options", "{}").encode())
         if not isinstance(options, dict):
             raise ValueError("the options of a run are a JSON object")
-        return {"job": asdict(manager.start(query.get("method", ""), options, query.get("device") or "auto"))}
+        try:
+            job = manager.start(query.get("method", ""), options, query.get("device") or "auto")
+        except ValueError as error:  # an answer to the form, which shows it beside its fields
+            return {"refused": str(error)}
+        return {"job": asdict(job)}
     if action == "cancel":
         manager.cancel(query.get("job", ""))
     elif action == "restore":

@@ -49,7 +49,7 @@ export function actions(run, again) {
   return [
     running ? button("■", "Stop after this step", () => act({ action: "stop", run: run.name }, again)) : null,
     !running && run.state !== "unreadable" && run.step < run.steps ? button("▶", "Resume from the last checkpoint", () => act({ action: "proceed", run: run.name }, again)) : null,
-    button("⧉", "New run with these options", () => copy(run, again)),
+    button("copy", "New run with these options", () => copy(run, again)),
     button("✎", "Note and tags", () => annotate(run, again)),
     running ? null : button(run.archived ? "⬆" : "⬇", run.archived ? "Take out of the archive" : "Archive", () => act({ action: run.archived ? "unarchive" : "archive", run: run.name }, again,
       { text: `${run.name} ${run.archived ? "is back" : "is archived"}`, order: { action: run.archived ? "archive" : "unarchive", run: run.name } })),
@@ -101,7 +101,7 @@ export async function form({ method, options, name = "" }, again) {
   const chosen = el("select", { "aria-label": "Method", onchange: () => draw(chosen.value) }, known.methods.map((one) => el("option", { value: one, selected: one === method }, one)));
   const title = el("input", { value: name, placeholder: "name (by default method-task)", "aria-label": "Name" });
   const device = el("input", { value: "auto", "aria-label": "Device", title: "auto, cpu, cuda or cuda:1; the queue starts one run on each" });
-  const box = dialog("New run", el("div", { class: "row" }, el("label", {}, "Method", chosen), el("label", {}, "Name", title), el("label", {}, "Device", device)), wrong, groups,
+  const box = dialog("New run", el("div", { class: "row" }, el("label", {}, "Method", chosen), el("label", {}, "Name", title), el("label", {}, "Device", device)), groups, wrong,
     el("div", { class: "bar" }, el("span", { class: "grow" }), el("button", { onclick: () => box.close() }, "Cancel"), el("button", { class: "primary", onclick: send }, "Start")));
   async function draw(which) {
     const schema = await ask("schema", { method: which });
@@ -121,7 +121,8 @@ export async function form({ method, options, name = "" }, again) {
   async function send() {
     const given = Object.fromEntries([...fields].map(([one, input]) => [one, valueOf(input)]).filter(([, value]) => value !== ""));
     try {
-      const { job } = await command({ action: "start", method: chosen.value, device: device.value, options: JSON.stringify({ ...given, ...(title.value ? { name: title.value } : {}) }) });
+      const { job, refused } = await command({ action: "start", method: chosen.value, device: device.value, options: JSON.stringify({ ...given, ...(title.value ? { name: title.value } : {}) }) });
+      if (refused) throw new Error(refused);
       box.close();
       say(`${job.run} is ${job.state}`);
       await again();
