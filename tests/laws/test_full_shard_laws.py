@@ -36,6 +36,7 @@ from burnish.models.layer_shards import held, is_divided, layers_of, whole_of
 from burnish.models.loader import Loader
 from burnish.models.lora import Lora, add_lora
 from burnish.models.model import Model
+from burnish.models.ranks import Ranks
 from burnish.models.sharded_states import ShardedStates
 from burnish.models.sharded_weights import ShardedWeights
 from burnish.models.turns import DONE, Turns
@@ -343,6 +344,17 @@ def test_turns_are_taken_in_order_and_none_waits_for_ever() -> None:
     turns.kinds[10_001] = lambda: (made["b"].append("along 1"), wishes["a"].pop(0))[0]
     turns.leave()
     assert made["b"] == ["own 0", "along 1", "along 1"] and not wishes["a"]
+
+
+@pytest.mark.parametrize(("rank", "rows"), [(0, slice(0, 3)), (1, slice(3, 5))])
+def test_a_rank_takes_its_rows_of_moments_in_the_shape_that_they_have(rank: int, rows: slice) -> None:
+    """5 rows over 2 ranks are 3 and 2. AdamW keeps moments in the parameter's shape, AdamW in few bits flat."""
+    states = ShardedWeights({}, Ranks(rank, 2))
+    states.layers = {"w": torch.nn.Parameter(torch.zeros(5, 3))}
+    whole = torch.arange(15.0).view(5, 3)
+    assert torch.equal(states.own_part("w", whole), whole[rows])
+    assert torch.equal(states.own_part("w", whole.view(-1)), whole[rows].reshape(-1))
+    assert states.own_part("w", torch.tensor(7.0)).shape == ()
 
 
 @pytest.mark.slow
