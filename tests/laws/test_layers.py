@@ -1,6 +1,6 @@
 """Layers: a package imports only packages below it, and no two packages import each other.
 
-    util, papers <- core <- forward <- engine <- models <- sandbox <- verifiers
+    util, papers <- core <- media <- forward <- engine <- models <- sandbox <- verifiers
          <- reward_functions, judges <- envs, serve <- tasks <- stages <- methods, store <- rewards
          <- compose <- zoo, config <- evals <- datagen, migrate
          <- checkpoint <- run <- distributed <- report <- api <- recipes <- compare, commands <- cli
@@ -27,6 +27,7 @@ LAYERS: list[set[str]] = [
     {"util"},
     {"papers"},
     {"core"},
+    {"media"},
     {"forward"},
     {"engine"},
     {"models"},

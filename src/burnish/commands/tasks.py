@@ -196,7 +196,7 @@ def _rendered(task: Task, chat: Chat, train_on: str, console: Console) -> None:
             console.print(Text(f"{name}{sum(size for size, _ in sizes)} tokens, {trained} trained on", style="dim"))
         text = Text()
         for piece in pieces:
-            said = chat.tokenizer.decode(piece.tokens.tolist(), skip_special_tokens=False)
+            said = chat.spelled(piece.tokens)
             colour = "red" if name.startswith("rejected") else ""
             text.append(_marked(said, bool(piece.weight), console.is_terminal, colour))
         console.print(text, soft_wrap=True)

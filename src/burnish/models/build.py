@@ -20,6 +20,7 @@ from burnish.models.load import context_length, load_chat
 from burnish.models.loader import Loader
 from burnish.models.lora import Lora
 from burnish.models.model import Model
+from burnish.models.only import train_only
 from burnish.models.oom_backoff import TokenRoom
 from burnish.models.optimiser import Optimiser
 from burnish.models.precision import AUTO, precision_of
@@ -136,8 +137,7 @@ def build(
         module = loader.module(name, role, path, stored)
         trainer = None
         if role.liveness == "trained":
-            if settings.checkpoint_activations == "recompute":
-                _recompute(module)
+            _prepare(module, settings)
             trainer = Optimiser(module, settings, role.lr, ranks)
             if trainer.states is not None and where.type == "cuda" and trained_in == torch.float32:
                 trainer.states.keep_masters()
@@ -171,8 +171,14 @@ def build(
     return Models(by_name, ranks, ahead=engine_spec if settings.lag else None, token_room=token_room)
 
 
-def _recompute(module: nn.Module) -> None:
-    """Keep the inputs of layers alone until the backward pass."""
+def _prepare(module: nn.Module, settings: Settings) -> None:
+    """What a module that is trained needs: parts that stay as they are, and inputs of layers alone until the backward
+    pass.
+    """
+    if settings.only is not None:
+        train_only(module, settings.only)
+    if settings.checkpoint_activations != "recompute":
+        return
     enable: Callable[[], None] = getattr(module, "gradient_checkpointing_enable")  # noqa: B009 - of any model
     enable()
     module.train()

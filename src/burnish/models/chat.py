@@ -17,9 +17,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from burnish.core.messages import Message, as_messages, text_of
+from burnish.core.messages import Message, as_messages
 from burnish.core.tokenizer import Tokenizer
 from burnish.core.types import Task
+from burnish.models.call_marks import CallMarks
+from burnish.models.chat_checks import check_role, refuse_tool_calls
+from burnish.models.chat_pictures import ChatPictures, shows_pictures, with_sizes
 from burnish.models.control import Control, backend
 from burnish.models.detokenizer import Detokenizer
 from burnish.models.reply_start import Around, ReplyStart, reply_start
@@ -30,7 +33,6 @@ ENCODING = 3  # the version of how texts become tokens here; what another versio
 _MARK = "\u2042REPLY\u2042"  # stands for a reply that is never tokenised
 _NEXT = "\u2042NEXT\u2042"  # stands for the message after it
 _ASKED: tuple[Message, ...] = ({"role": "user", "content": "?"}, {"role": "assistant", "content": _MARK})
-CALL_MARKS = ("[TOOL_CALLS]", "[CALL_ID]", "[ARGS]", "<|python_tag|>", "<tool_call>", "</tool_call>")
 OBSERVATIONS = 4096  # texts of environments whose tokens are kept
 
 
@@ -41,6 +43,7 @@ class Chat:
     texts: what has been encoded already; None: nothing is kept
     assumed: whether the template is burnish's plain one, because the model directory has none
     ends: more token ids that end a reply, as the model's generation_config.json lists them
+    pictures: the processor of a model that sees (models/chat_pictures.py)
     padding, tail: of a scoring model: the token that its score is not read at, and those that it reads after a reply
     (models/scored_end.py)
     """
@@ -50,20 +53,22 @@ class Chat:
         self.vocabulary: int | None = None
         self.texts: TextCache | None = None
         self.ends: tuple[int, ...] = ()
+        self.pictures = ChatPictures()
         self.padding: int | None = None
         self.tail: Tensor | None = None
         # tokens of observations: games repeat theirs, and rendering takes a while. Not in `texts`, which is a disk's:
         # a run may see any number of them
         self._said: dict[str, Tensor] = {}
         self.templated = bool(getattr(tokenizer, "chat_template", None))
-        self.spelling = Detokenizer(tokenizer)
+        self.spelling, self._calls = Detokenizer(tokenizer), CallMarks(tokenizer)
 
     @cached_property
     def files(self) -> dict[str, bytes]:
         """The tokenizer as the files that a model directory holds. It never changes, and writing it takes a while."""
         with tempfile.TemporaryDirectory(prefix="burnish-tokenizer-") as folder:
             self.tokenizer.save_pretrained(folder)
-            return {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
+            files = {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
+        return files if self.pictures.reader is None else files | self.pictures.reader.files
 
     @cached_property
     def identity(self) -> str:
@@ -105,6 +110,8 @@ class Chat:
 
     def prompt(self, task: Task) -> Tensor:
         """A task's prompt, up to where the reply begins."""
+        if shows_pictures(task):  # its tokens depend on files; the store keeps what is dear of them
+            return self._prompt(task)
         return self._once(self.prompt_identity(task), lambda: self._prompt(task))
 
     def prompt_identity(self, task: Task) -> tuple[object, ...]:
@@ -112,7 +119,9 @@ class Chat:
         return "prompt", task.prompt, task.given.get("tools")
 
     def rendered(self, task: Task) -> str | None:
-        """What the template makes of a task's prompt; None where its texts spell control tokens."""
+        """What the template makes of a task's prompt; None where its texts spell control tokens, or with pictures."""
+        if shows_pictures(task):
+            return None
         text, marked = self._render(as_messages(task.prompt), task.given.get("tools"))
         return None if marked else text
 
@@ -132,9 +141,13 @@ class Chat:
             return self._untemplated(task.prompt)
         messages = as_messages(task.prompt)
         if not self.templated:
-            _refuse_tool_calls(messages)
-            return self._untemplated("\n".join(map(text_of, messages)) + "\n")
+            refuse_tool_calls(messages)
+            return self.pictures.seen(self._untemplated(self.pictures.lines(messages) + "\n"), messages)
         return self._conversation(messages, tools=task.given.get("tools"))
+
+    def between(self, messages: Sequence[Message]) -> Tensor:
+        """What stands between two replies without a template; pictures are placeholders."""
+        return self._encode_text("\n" + self.pictures.lines(messages) + "\n")
 
     def _reply(self, text: str) -> Tensor:
         text, header = self.start.text(text), self.start.header
@@ -170,7 +183,7 @@ class Chat:
 
     def _observation(self, messages: list[Message]) -> Tensor:
         if not self.templated:
-            return self._encode_text("\n" + "\n".join(map(text_of, messages)) + "\n")
+            return self.pictures.seen(self.between(messages), messages)
         return self._conversation([*_ASKED, *messages], after_reply=True)
 
     def plain(self, text: str) -> Tensor:
@@ -195,12 +208,12 @@ class Chat:
 
     def encode_rendered(self, text: str, lead: str, marked: bool) -> Tensor:
         """The tokens that a part of a rendered conversation has after `lead`. marked: see models/control.py."""
-        return self._following(lead, text, marked)
+        return self._following(lead, self.pictures.placed(text), marked)
 
     def prepared(self, messages: Sequence[Message], tools: object = None) -> tuple[list[Message], object, bool]:
         """Messages and tools as the template takes them, and whether control tokens are marked (models/control.py)."""
         for message in messages:
-            _check_role(message)
+            check_role(message)
         taken = self._as_the_template_takes(messages)
         if not self.control.inside(taken) and not self.control.inside(tools):
             return taken, tools, False
@@ -212,21 +225,16 @@ class Chat:
             tokens = tokens[:-1]
         return self.spelling.text(tokens.numpy())
 
+    def spelled(self, tokens: Tensor) -> str:
+        """What tokens read as, special ones included; a picture by its size and its number of tokens."""
+        return "".join(
+            part if isinstance(part, str) else self.tokenizer.decode(part.tolist(), skip_special_tokens=False)
+            for part in with_sizes(tokens)
+        )
+
     def action(self, tokens: Tensor) -> str:
         """What a reply says to an environment: its text, with the special tokens that mark tool calls spelled out."""
-        marks = self._call_marks
-        text, since = "", 0
-        for at, token in enumerate(tokens.tolist() if marks else ()):
-            if token in marks:
-                text += self.text(tokens[since:at]) + marks[token]
-                since = at + 1
-        return text + self.text(tokens[since:])
-
-    @cached_property
-    def _call_marks(self) -> dict[int, str]:
-        """The special tokens that mark tool calls: decoding leaves them out."""
-        special = {self.tokenizer.decode([token]): token for token in self.tokenizer.all_special_ids}
-        return {token: mark for mark, token in special.items() if mark in CALL_MARKS}
+        return self._calls.spelled(tokens, self.text)
 
     def fit(self, vocabulary: int) -> None:
         """Refuse token ids that a model has no embeddings for: those of the template now, others as they come."""
@@ -247,7 +255,7 @@ class Chat:
         text = self.tokenizer.chat_template
         if isinstance(text, Mapping):  # several, by name
             text = text.get("default") or next(iter(text.values()))
-        return Template(text or "", special_values(self.tokenizer))
+        return self.pictures.with_parts(Template(text or "", special_values(self.tokenizer)))
 
     @cached_property
     def _tool_template(self) -> Template | None:
@@ -314,9 +322,12 @@ class Chat:
     def _conversation(self, messages: Sequence[Message], after_reply: bool = False, tools: object = None) -> Tensor:
         """A conversation up to where the next reply begins. after_reply: from the end of the reply _MARK on."""
         text, marked = self._render(messages, tools)
+        text = self.pictures.placed(text)
         if not after_reply:
-            return self.ids(self.control.encode_marked(text)) if marked else self._encode(text)
-        return self._following(self._end, text.partition(_MARK)[2].removeprefix(self._end), marked)
+            ids = self.ids(self.control.encode_marked(text)) if marked else self._encode(text)
+        else:
+            ids = self._following(self._end, text.partition(_MARK)[2].removeprefix(self._end), marked)
+        return self.pictures.seen(ids, messages)
 
     def _render(self, messages: Sequence[Message], tools: object) -> tuple[str, bool]:
         """A conversation as text, and whether control tokens are marked in it."""
@@ -329,13 +340,8 @@ class Chat:
     def _as_the_template_takes(self, messages: Sequence[Message]) -> list[Message]:
         """The messages with parts of text joined: templates of text models take text. Other keys stay as they are."""
         if "tool_calls" not in self.template.text and self._tool_template is None:
-            _refuse_tool_calls(messages)
-        return [
-            message
-            if message.get("content") is None or isinstance(message["content"], str)
-            else {**message, "content": text_of(message)}
-            for message in messages
-        ]
+            refuse_tool_calls(messages)
+        return [self.pictures.told(message, self.template) for message in messages]
 
     def _after(self, lead: str, text: str) -> Tensor:
         """A text in the tokens that it has after `lead`, which the template wrote."""
@@ -350,6 +356,11 @@ class Chat:
 
     def _untemplated(self, text: str) -> Tensor:
         """A prompt as it is, with the bos that the tokenizer may put before it, but without an eos after it."""
+        first, *rest = self.pictures.around(text)
+        if rest:
+            return torch.cat(
+                [self._untemplated(first), self._encode_text(self.pictures.mark + self.pictures.mark.join(rest))]
+            )
         if self.control.in_text(text):
             ids = self.ids(self.control.encode_text(text, special=True))
         else:
@@ -357,6 +368,10 @@ class Chat:
         return ids[:-1] if len(ids) > 1 and int(ids[-1]) == self.tokenizer.eos_token_id else ids
 
     def _encode_text(self, text: str) -> Tensor:
+        first, *rest = self.pictures.around(text)
+        if rest:
+            marked = [torch.cat([self.pictures.placeholder, self._encode_text(part)]) for part in rest]
+            return torch.cat([self._encode_text(first), *marked])
         return self.ids(self.control.encode_text(text)) if self.control.in_text(text) else self._encode(text)
 
     def _encode(self, text: str, special: bool = False) -> Tensor:
@@ -381,19 +396,3 @@ class Chat:
                 "take the tokenizer that belongs to the model, or resize the model's embeddings"
             )
         return torch.tensor(ids, dtype=torch.long)
-
-
-def _refuse_tool_calls(messages: Sequence[Message]) -> None:
-    if any(message.get("tool_calls") for message in messages):
-        raise ValueError(
-            "a message has tool calls, but the chat template writes none; --chat-template tools adds them to the "
-            "model's own, and --chat-template FILE takes another"
-        )
-
-
-def _check_role(message: Mapping[str, object]) -> None:
-    role = message.get("role")
-    if not isinstance(role, str) or not role.replace("_", "").replace("-", "").isalnum():
-        raise ValueError(
-            f"a message has the role {str(role)[:40]!r}; roles are words such as system, user, assistant and tool"
-        )

@@ -79,7 +79,8 @@ class Model:
 
     def __post_init__(self) -> None:
         self.working = ComputeCopy(self.module, self.role.liveness == "frozen", self.exact, self.activations)
-        warning = check(self.module, self.working.runner, self.context, samples=self.engine_spec is None)
+        picture = self.chat.pictures.shown_to(self.module, self.working.copy)
+        warning = check(self.module, self.working.runner, self.context, self.engine_spec is None, picture)
         self.warnings += [warning] if warning else []
         self.packed = self.packed and packable(self.working.copy)
         if self.trainer is not None:

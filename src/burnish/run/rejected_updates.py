@@ -66,7 +66,7 @@ def _record(step: int, refusal: RejectedUpdate, chat: Chat) -> dict[str, Any]:
         record = group_to_record(group)
         for trace in record["traces"]:
             for turn in trace["turns"]:
-                turn["text"] = chat.tokenizer.decode(turn["tokens"])
+                turn["text"] = chat.spelled(torch.tensor(turn["tokens"], dtype=torch.long))
         groups.append(record)
     return _finite({"step": step, "phase": refusal.phase, "why": refusal.why, "groups": groups})
 

@@ -1,0 +1,23 @@
+"""What a chat refuses in messages before its template sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from burnish.core.messages import Message
+
+
+def refuse_tool_calls(messages: Sequence[Message]) -> None:
+    if any(message.get("tool_calls") for message in messages):
+        raise ValueError(
+            "a message has tool calls, but the chat template writes none; --chat-template tools adds them to the "
+            "model's own, and --chat-template FILE takes another"
+        )
+
+
+def check_role(message: Mapping[str, object]) -> None:
+    role = message.get("role")
+    if not isinstance(role, str) or not role.replace("_", "").replace("-", "").isalnum():
+        raise ValueError(
+            f"a message has the role {str(role)[:40]!r}; roles are words such as system, user, assistant and tool"
+        )
