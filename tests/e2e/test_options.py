@@ -62,9 +62,15 @@ BUILT: dict[str, Reached] = {
     "reward_workers": Reached(2, lambda run: run.source.scoring.graders is not None, True, {"reward": "COIN"}),
     "on_reward_failure": Reached("drop", lambda run: run.source.drop_failed, True, {"reward": "COIN"}),
     "swap": Reached("pg=pg_clip(0.2)", lambda run: run.method.phases[0].learn.terms[0].norm, token_mean),
+    "tool_parser": Reached("glm", lambda run: policy(run).chat.reader.format.name, "glm"),
+    "tool_timeout": Reached(2.0, lambda run: tool_env(run).seconds, 2.0, {"tools": "textwrap:dedent"}),
     "device": Reached("cpu", lambda run: policy(run).device.type, "cpu"),
     "seed": Reached(5, lambda run: run.config.options.seed, 5),
 }
+
+
+def tool_env(run: Run) -> Any:
+    return run.source.task("train", 0).given["env"]()
 
 
 def _ranks(run: Run) -> set[int]:

@@ -83,9 +83,7 @@ def test_no_method_knows_of_pictures(method: str, folder: Path, llava: Path, tmp
     assert type(loaded).__name__ == "LlavaForConditionalGeneration" and processor.image_token == "<image>"
 
 
-@pytest.mark.parametrize(
-    ("only", "moves"), [("connector", {"multi_modal_projector"}), ("language", {"language"})]
-)
+@pytest.mark.parametrize(("only", "moves"), [("connector", {"multi_modal_projector"}), ("language", {"language"})])
 def test_only_a_part_learns(only: str, moves: set[str], folder: Path, llava: Path, tmp_path: Path) -> None:
     go("sft", llava, tmp_path / "run", task=_data(folder), save_every=0, only=only)
     for part in ("vision_tower", "multi_modal_projector", "language"):

@@ -109,7 +109,7 @@ def test_the_result_shows_itself(small_model: Path, tmp_path: Path) -> None:
     assert isinstance(result, burnish.TrainResult)
     said = repr(result)
     assert said.startswith("TrainResult: grpo on sort, 2 steps of 2\n") and str(result.model_path) in said
-    assert "held-out accuracy" in said and "reward" in said
+    assert "held-out reward, sampled at temperature 1: " in said
     plot = result.plot("reward", "reward/length")
     assert set(plot.svg()) == {"reward", "reward/length"} and "<svg" in plot._repr_html_()
     assert "<svg" in result._repr_html_()

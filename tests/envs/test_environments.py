@@ -199,7 +199,7 @@ def test_a_tool_has_the_schema_of_its_signature() -> None:
     assert schema["name"] == "add" and schema["description"] == "Add two numbers."
     assert schema["parameters"] == {
         "type": "object",
-        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer", "default": 1}},
         "required": ["a"],
     }
 
@@ -230,7 +230,7 @@ def test_tools_answer_and_mistakes_are_told() -> None:
     for arguments, why in (
         ('{"c": 1}', "has no argument 'c'"),
         ("{}", "needs the argument 'a'"),
-        ('{"a": "x"}', "TypeError"),
+        ('{"a": "x"}', 'add: a is "x", but must be an integer'),
     ):
         [answer] = env.step(f'<tool_call>{{"name": "add", "arguments": {arguments}}}</tool_call>').observation  # type: ignore[misc]
         assert answer["content"].startswith("error") and why in answer["content"]

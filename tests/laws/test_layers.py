@@ -1,9 +1,9 @@
 """Layers: a package imports only packages below it, and no two packages import each other.
 
-    util, papers <- core <- media <- forward <- engine <- models <- sandbox <- verifiers
+    util, papers <- core <- media, tool_calls <- forward <- engine <- models <- sandbox <- verifiers
          <- reward_functions, judges <- envs, serve <- tasks <- stages <- methods, store <- rewards
-         <- compose <- zoo, config <- evals <- datagen, migrate
-         <- checkpoint <- run <- distributed <- report <- api <- recipes <- compare, commands <- cli
+         <- compose <- zoo, config <- evals <- datagen, bench, migrate
+         <- checkpoint <- run <- distributed <- report <- export <- api <- recipes <- compare, commands <- cli
     kernels: above engine, reached by lookup alone
 
 Imports inside functions count. Imports for the type checker alone (TYPE_CHECKING) may look up.
@@ -28,6 +28,7 @@ LAYERS: list[set[str]] = [
     {"papers"},
     {"core"},
     {"media"},
+    {"tool_calls"},
     {"forward"},
     {"engine"},
     {"models"},
@@ -48,11 +49,13 @@ LAYERS: list[set[str]] = [
     {"config"},
     {"evals"},
     {"datagen"},
+    {"bench"},
     {"migrate"},
     {"checkpoint"},
     {"run"},
     {"distributed"},
     {"report"},
+    {"export"},
     {"api"},
     {"recipes"},
     {"compare"},

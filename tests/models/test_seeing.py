@@ -25,6 +25,7 @@ from burnish.forward.runner import ModelRunner, runner_of
 from burnish.forward.sight import sight_of
 from burnish.media.ids import FIRST, CutPicture, runs_of
 from burnish.media.store import STORE, key_for
+from burnish.models.chat_pictures import spelled_out
 from burnish.models.conversation import conversation_pieces
 from burnish.models.load import load_chat, load_model
 from burnish.models.path_check import check
@@ -152,7 +153,7 @@ def test_rows_that_differ_only_in_pixels_share_no_token_of_them(seeing: Seeing) 
 def test_the_tokens_read_as_the_conversation(seeing: Seeing) -> None:
     row = seeing.prompt("What is ", seeing.a, "?")
     assert "What is" in seeing.chat.text(row) and seeing.chat.text(row).count("<image>") == 1
-    assert f"[picture 44x36: {int((row >= FIRST).sum())} tokens]" in seeing.chat.spelled(row)
+    assert f"[picture 44x36: {int((row >= FIRST).sum())} tokens]" in spelled_out(seeing.chat.tokenizer, row)
 
 
 def test_a_placeholder_that_a_user_spells_is_text(llava: Seeing) -> None:

@@ -47,7 +47,16 @@ def test_a_group_of_single_replies_has_no_tree() -> None:
 
 def test_tool_calls_are_written_by_name_and_arguments() -> None:
     said = '<tool_call>{"name": "add", "arguments": {"a": 2, "b": "x"}}</tool_call>'
-    found = calls_in(trace(1, 1.0, ("task", said), ("policy", said * 2), ("env", "2x"), ("policy", '{"name": 3}')))
+    found = calls_in(
+        trace(
+            1,
+            1.0,
+            ("task", said),
+            ("policy", said * 2),
+            ("env", "2x"),
+            ("policy", '<tool_call>{"name": 3}</tool_call>'),
+        )
+    )
     assert found[1] == ['add(a=2, b="x")'] * 2
     assert set(found) == {1, 3} and found[3][0].startswith("a call: ")  # one that cannot be read says why
     assert calls_in(trace(1, 1.0, ("task", "a"), ("policy", "no call"))) == {}

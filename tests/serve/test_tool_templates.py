@@ -20,6 +20,8 @@ from burnish.serve.conversation import Conversations
 from burnish.serve.protocol import Answered, Asked, assistant_message, read_message
 from burnish.tasks.table import source
 from burnish.tasks.task_set import with_tools
+from burnish.tool_calls import bracketed
+from burnish.tool_calls.harmony import MARKS
 
 CALLS_JSON = '{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}'
 QWEN = (  # consecutive answers of tools are one turn of the user
@@ -60,6 +62,63 @@ MISTRAL = (  # ids have nine letters; tools stand before the last user message o
 )
 
 
+def turns_of(start: str, end: str, call: str, tool: str, between: str = "", around: tuple[str, str] = ("", "")) -> str:
+    """A template of turns. start: with ROLE in it; call: of c.function; tool: the turn of an answer."""
+    user, assistant = start.replace("ROLE", "user"), start.replace("ROLE", "assistant")
+    return (
+        "{% if tools %}" + start.replace("ROLE", "system") + "{{ tools | tojson }}" + end + "{% endif %}"
+        "{% for m in messages %}{% if m.role == 'tool' %}" + tool + "{% elif m.role == 'assistant' %}" + assistant
+        + "{{ m.content }}{% if m.tool_calls %}" + around[0] + "{% for c in m.tool_calls %}"
+        + ("{% if not loop.first %}" + between + "{% endif %}" if between else "") + call
+        + "{% endfor %}" + around[1] + "{% endif %}" + end
+        + "{% else %}" + user + "{{ m.content }}" + end + "{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}" + assistant + "{% endif %}"
+    )  # fmt: skip
+
+
+NAME, ARGUMENTS = "{{ c.function.name }}", "{{ c.function.arguments | tojson }}"
+IM, IM_END = "<|im_start|>ROLE\n", "<|im_end|>\n"
+IM_TOOL = "<|im_start|>user\n<tool_response>{{ m.content }}</tool_response>" + IM_END
+CODER = turns_of(
+    IM, IM_END,
+    "<tool_call>\n<function=" + NAME + ">\n{% for k, v in c.function.arguments.items() %}<parameter={{ k }}>\n{{ v }}\n"
+    "</parameter>\n{% endfor %}</function>\n</tool_call>", IM_TOOL, between="{{ '\n' }}",
+)  # fmt: skip
+GLM = turns_of(
+    IM, IM_END,
+    "<tool_call>" + NAME + "\n{% for k, v in c.function.arguments.items() %}<arg_key>{{ k }}</arg_key>\n"
+    "<arg_value>{{ v }}</arg_value>\n{% endfor %}</tool_call>", IM_TOOL, between="{{ '\n' }}",
+)  # fmt: skip
+MINIMAX = turns_of(
+    IM, IM_END,
+    '<invoke name="' + NAME + '">\n{% for k, v in c.function.arguments.items() %}<parameter name="{{ k }}">{{ v }}'
+    "</parameter>\n{% endfor %}</invoke>\n", IM_TOOL, around=("<minimax:tool_call>\n", "</minimax:tool_call>"),
+)  # fmt: skip
+DEEPSEEK = turns_of(
+    IM, IM_END,
+    "<｜tool▁call▁begin｜>" + NAME + "<｜tool▁sep｜>" + ARGUMENTS + "<｜tool▁call▁end｜>", IM_TOOL,
+    around=("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
+)  # fmt: skip
+KIMI = turns_of(
+    IM, IM_END,
+    "<|tool_call_begin|>{{ c.id }}<|tool_call_argument_begin|>" + ARGUMENTS + "<|tool_call_end|>",
+    "<|im_start|>tool\n## Return of {{ m.tool_call_id }}\n{{ m.content }}" + IM_END,
+    around=("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
+)  # fmt: skip
+GRANITE = turns_of(IM, IM_END, CALLS_JSON, IM_TOOL, between=", ", around=("<|tool_call|>[", "]"))
+PHI4 = turns_of(IM, IM_END, CALLS_JSON, IM_TOOL, between=", ", around=("<|tool_call|>[", "]<|/tool_call|>"))
+COMMAND = turns_of(
+    IM, IM_END,
+    '{"tool_call_id": "{{ c.id }}", "tool_name": "' + NAME + '", "parameters": ' + ARGUMENTS + "}", IM_TOOL,
+    between=", ", around=("<|START_ACTION|>[", "]<|END_ACTION|>"),
+)  # fmt: skip
+PYTHONIC = turns_of(
+    IM, IM_END, NAME + "({% for k, v in c.function.arguments.items() %}{{ k }}={{ v }}{% endfor %})",
+    "<|im_start|>ipython\n{{ m.content | tojson }}" + IM_END,
+    between=", ", around=("<|python_start|>[", "]<|python_end|>"),
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Format:
     """A family with tools. calls: how it writes calls of `add` with these arguments; several: in one reply."""
@@ -72,6 +131,25 @@ class Format:
 def family_with_tools(name: str, template: str, special: tuple[str, ...] = (), added: tuple[str, ...] = ()) -> Family:
     base = FAMILIES[name]
     return replace(base, template=template, special=(*base.special, *special), added=(*base.added, *added))
+
+
+HARMONY = (  # a call is a message to a function, and its answer one from it
+    "{% if tools %}<|start|>developer<|message|>{{ tools | tojson }}<|end|>{% endif %}"
+    "{% for m in messages %}{% if m.role == 'tool' %}<|start|>functions.{{ m.name }} to=assistant<|channel|>commentary"
+    "<|message|>{{ m.content | tojson }}<|end|>{% elif m.tool_calls %}{% set c = m.tool_calls[0] %}"
+    "<|start|>assistant<|channel|>commentary to=functions." + NAME + " <|constrain|>json<|message|>" + ARGUMENTS
+    + "<|call|>{% elif m.role == 'assistant' %}<|start|>assistant<|channel|>final<|message|>{{ m.content }}<|return|>"
+    "{% else %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|start|>assistant{% endif %}"
+)  # fmt: skip
+
+
+def several(
+    template: str, call: str, between: str, special: tuple[str, ...] = (), around: tuple[str, str] = ("", "")
+) -> Format:
+    """A family that writes one call like this, and two with `between` between them."""
+    family = family_with_tools("qwen2.5", template, special=special)
+    return Format(family, f"{around[0]}{call}{around[1]}", f"{around[0]}{call}{between}{call}{around[1]}")
 
 
 CALL = '{"name": "add", "arguments": {"a": 1}}'
@@ -92,6 +170,36 @@ FORMATS = {
                                         "[/AVAILABLE_TOOLS]")),
         '[TOOL_CALLS] [{"name": "add", "arguments": {"a": 1}, "id": "abcdefghi"}]',
     ),
+    "qwen3_coder": several(
+        CODER, "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>", "\n"
+    ),
+    "glm": several(
+        GLM, "<tool_call>add\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>", "\n",
+        ("<tool_call>", "</tool_call>"),
+    ),
+    "minimax": several(
+        MINIMAX, '<invoke name="add">\n<parameter name="a">1</parameter>\n</invoke>\n', "", (),
+        ("<minimax:tool_call>\n", "</minimax:tool_call>"),
+    ),
+    "deepseek": several(
+        DEEPSEEK, '<｜tool▁call▁begin｜>add<｜tool▁sep｜>{"a": 1}<｜tool▁call▁end｜>', "", bracketed.DEEPSEEK,
+        ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
+    ),
+    "kimi": several(
+        KIMI, '<|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>{"a": 1}<|tool_call_end|>', "",
+        bracketed.KIMI, ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
+    ),
+    "granite": several(GRANITE, CALL, ", ", ("<|tool_call|>",), ("<|tool_call|>[", "]")),
+    "phi4": several(
+        PHI4, CALL, ", ", ("<|tool_call|>", "<|/tool_call|>"), ("<|tool_call|>[", "]<|/tool_call|>")
+    ),
+    "command": several(
+        COMMAND, '{"tool_call_id": "abcdefghi", "tool_name": "add", "parameters": {"a": 1}}', ", ", bracketed.COMMAND,
+        ("<|START_ACTION|>[", "]<|END_ACTION|>"),
+    ),
+    "pythonic": several(
+        PYTHONIC, "add(a=1)", ", ", ("<|python_start|>", "<|python_end|>"), ("<|python_start|>[", "]<|python_end|>")
+    ),
 }  # fmt: skip
 
 
@@ -102,6 +210,29 @@ def add(a: int) -> int:
 
 TOOL = Tool.of(add)
 ASKED = ({"role": "user", "content": "1 + 1?"},)
+
+
+def test_a_call_of_harmony_is_a_message_and_its_thoughts_end_no_reply(tmp_path: Path) -> None:
+    base = FAMILIES["phi3"]
+    harmony = replace(
+        base, kind="bytes", template=HARMONY, bos=None, special=("<|endoftext|>", *MARKS), eos="<|return|>"
+    )
+    tokenizer_of(harmony).save_pretrained(tmp_path)
+    chat = load_chat(tmp_path)
+    assert chat.reader.format.name == "harmony"
+    assert {chat.tokenizer.decode([token]) for token in chat.stops} == {"<|return|>"}
+    call = "<|channel|>commentary to=functions.add <|constrain|>json<|message|>"
+    said = chat.written(f'<|channel|>analysis<|message|>Add.<|end|><|start|>assistant{call}{{"a": 1}}<|call|>')
+    env = ToolEnv([TOOL])
+    env.reset(reader=chat.reader)
+    [answer] = env.step(chat.action(said)).observation
+    assert answer["content"] == "2"
+    whole = chat.tokenizer.decode(whole_of(chat, *ASKED, {"role": "assistant", "content": "", "tool_calls": [
+        {"id": "x", "function": {"name": "add", "arguments": {"a": 1}}}]}, answer))  # fmt: skip
+    assert whole.endswith(chat.tokenizer.decode(chat.observation([answer]).tolist()))
+    asked = Asked(ASKED, (dict(TOOL.schema),))
+    message, reason = assistant_message(Answered(chat.action(said), "stop", [], [], [], [], chat.reader), asked)
+    assert (message["reasoning_content"], message["content"], reason) == ("Add.", None, "tool_calls")
 
 
 @pytest.fixture(params=list(FORMATS))
@@ -125,10 +256,13 @@ def test_a_call_and_its_answer_are_the_tokens_of_the_whole_conversation(chat: Ch
     for said in filter(None, (format.one, format.two)):
         reply = [*chat.written(said).tolist(), *chat.closing.tolist()]
         acted = chat.action(chat.written(said))
-        calls = parse_calls(acted)
-        assert [(call.name, call.arguments, call.problem) for call in calls] == [("add", {"a": 1}, "")] * len(calls)
+        calls = chat.reader.read(acted).calls
+        made_of = [(call.name, TOOL.read(call.arguments), call.problem) for call in calls]
+        assert made_of == [("add", {"a": 1}, "")] * len(calls)
         assert len(calls) == (2 if said == format.two else 1)
-        found = ToolEnv([TOOL]).step(acted)
+        env = ToolEnv([TOOL])
+        env.reset(reader=chat.reader)
+        found = env.step(acted)
         made = [
             {"id": call.id or answer["tool_call_id"], "type": "function",
              "function": {"name": "add", "arguments": {"a": 1}}}
@@ -145,9 +279,10 @@ def test_an_endpoint_extends_the_tokens_of_a_call(chat: Chat, format: Format) ->
     asked = Asked(ASKED, (dict(TOOL.schema),))
     conversation = talk.at(asked)
     said = chat.written(format.one)
-    answered = Answered(chat.action(said), "stop", said.tolist(), [0.0] * len(said), [], [])
+    answered = Answered(chat.action(said), "stop", said.tolist(), [0.0] * len(said), [], [], chat.reader)
     message, reason = assistant_message(answered, asked)
-    assert reason == "tool_calls" and message["content"] is None and len(message["tool_calls"][0]["id"]) == 9
+    assert reason == "tool_calls" and message["content"] is None and message["tool_calls"][0]["id"]
+    assert message["tool_calls"][0]["function"]["arguments"] == '{"a": 1}'
     conversation.replied(Turn(said, "policy", parent=conversation.turns[-1]), read_message(message))
     tool = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "2"}
     more = Asked((*ASKED, read_message(message), read_message(tool)), asked.tools)

@@ -133,7 +133,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "svg": ({"prompt": "?", "images": ["a.svg"]}, "SVG drawing, which is not rendered"),
     "url": ({"prompt": "?", "images": ["https://example.org/a.png"]}, "nothing is fetched from the network"),
-    "base64": ({"prompt": "?", "images": ["data:image/png;base64,@@@"]}, "not valid base64"),
+    "base64": ({"prompt": "?", "images": ["data:image/png;base64,@@@"]}, "is not valid base64"),
     "a number": ({"prompt": "?", "images": [3]}, "a picture is int"),
     "no bytes of a picture": (
         {"prompt": "?", "images": ["data:image/png;base64,AAAA"]},

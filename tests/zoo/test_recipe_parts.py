@@ -270,8 +270,10 @@ def test_points_of_test_levels_by_hand() -> None:
 def test_programs_are_graded_test_by_test() -> None:
     columns = {"test_list": [[f"assert add({x}, 1) == {x + 1}" for x in range(5)]], "test_levels": [[0, 0, 1, 1, 2]]}
     reply = "```python\ndef add(a, b): return min(3, a + b)\n```"  # passes 0, 1 and 2, fails 3 and 4
-    for name, points in (("levelled_tests", 1 / 3), ("levelled_tests(strict=False)", 1 / 3 + 1 / 6)):
-        assert make_reward(read_rewards(name))(["?"], [reply], columns)[0].score == pytest.approx(points)
+    ends = "```python\nimport os\ndef add(a, b):\n    return 1 if a == 0 else os._exit(1)\n```"  # after the first test
+    for name, points, early in (("levelled_tests", 1 / 3, 0.0), ("levelled_tests(strict=False)", 1 / 3 + 1 / 6, 1 / 6)):
+        for said, earned in ((reply, points), (ends, early), ("```python\ndef add(:\n```", 0.0), ("nothing", 0.0)):
+            assert make_reward(read_rewards(name))(["?"], [said], columns)[0].score == pytest.approx(earned)
 
 
 @pytest.mark.parametrize(

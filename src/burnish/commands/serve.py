@@ -7,6 +7,7 @@ from typing import Annotated
 
 from burnish.config.flags import read
 from burnish.core.option import Option
+from burnish.tool_calls.table import NAMES as CALL_FORMATS
 from burnish.util.terminal import stdout_console
 
 
@@ -20,14 +21,16 @@ class ServeOptions:
 
     port: Annotated[int, Option(at_least=0, at_most=65535)] = 8765
     """The port; 0 takes a free one."""
-    max_new_tokens: Annotated[int, Option(at_least=1)] = 512
-    """The longest reply, in tokens, where a request does not say."""
+    max_new_tokens: Annotated[int | None, Option(at_least=1)] = None
+    """The longest reply, in tokens, where a request does not say; by default 512, or half of a shorter context."""
     temperature: Annotated[float, Option(at_least=0)] = 1.0
     """The temperature of requests that name none."""
     guide: str | None = None
     """Models that guide it token by token, with weights: a, or a*0.7,b*0.3 (docs/decoding.md)."""
     against: str | None = None
     """The model that those of --guide were tuned from: what tuning changed is added, not all that they say."""
+    tool_parser: Annotated[str | None, Option(choices=CALL_FORMATS)] = None
+    """The format in which the model writes tool calls; by default that of its chat template."""
     device: str = "auto"
     """cpu, cuda, or auto."""
     chat_template: str | None = None
@@ -80,11 +83,13 @@ def serve(model: str, options: ServeOptions, requests: int | None = None) -> Non
     from burnish.rollout.asking import Asker, answer, waiting
     from burnish.serve import ChatServer
 
-    settings = Settings(max_new_tokens=options.max_new_tokens)
+    settings = Settings() if options.max_new_tokens is None else Settings(max_new_tokens=options.max_new_tokens)
     guides = read_guides(options.guide, options.against)
-    style = Style(read_template(options.chat_template))
+    style = Style(read_template(options.chat_template), calls=options.tool_parser)
     models = load_policy(model, settings, options.device, style, more=guides.models)
     guides.check(models)
+    if options.max_new_tokens is None:
+        settings = Settings(max_new_tokens=min(512, min(one.context for one in models) // 2))
     server = ChatServer(model, options.port)
     session = server.open(name="default")  # before its address is known
     console = stdout_console()

@@ -6,6 +6,7 @@ from __future__ import annotations
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("train", "train a model; measure it on held-out tasks"),
     "recipe": ("recipe", "several stages (SFT, pairs, DPO, RL, ...) from one file"),
+    "launch": ("launch", "run on several machines: slurm, kubernetes, ray or ssh"),
     "plan": ("plan", "the GPU memory that a run will need, before it is loaded"),
     "methods": ("methods", "list the methods"),
     "show": ("show", "one method: paper, formula, composition, flags"),
@@ -28,6 +29,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "runs": ("runs", "list the runs, show or export one, pause or stop one"),
     "ui": ("ui", "the dashboard: curves, health, and every trace, in a browser"),
     "report": ("report", "one run as a self-contained HTML page, and as Markdown"),
+    "export": ("export", "the model for transformers, peft or llama.cpp, with its card"),
+    "push": ("push", "an export, uploaded to the Hugging Face hub"),
     "serve": ("serve", "an OpenAI-compatible endpoint for a model"),
     "chat": ("chat", "talk to a model"),
     "compare": ("compare", "methods under one budget, with confidence intervals"),

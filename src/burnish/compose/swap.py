@@ -87,7 +87,8 @@ def part_from(call: str) -> New:
         inspect.signature(known[tree.func.id]).bind(*positional, **named)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{call!r}: {error}; its arguments are {inspect.signature(known[tree.func.id])}") from None
-    return known[tree.func.id](*positional, **named)
+    part: Wired | Term = known[tree.func.id](*positional, **named)
+    return part
 
 
 def _argument(value: ast.expr) -> Any:

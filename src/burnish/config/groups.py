@@ -15,6 +15,7 @@ from burnish.models.conversation import TRAIN_ON
 from burnish.models.lora import ALL_LINEAR, QUANTIZATIONS, VARIANTS
 from burnish.models.optimiser import MASTER_WEIGHTS, OPTIMISERS, SHARDS
 from burnish.models.precision import DTYPES
+from burnish.tool_calls.table import NAMES as CALL_FORMATS
 
 Count = Annotated[int, Option(at_least=1)]
 CountOrNone = Annotated[int | None, Option(at_least=1)]
@@ -137,16 +138,17 @@ class Evaluation:
     """Held-out evaluation and early stopping"""
 
     eval_tasks: CountOrZero = 200
-    """Held-out tasks for the evaluations before and after; 0 turns them off. The accuracy is that of the greedy reply
-    (temperature 0); early stopping and the best checkpoint go by it."""
+    """Held-out tasks for the evaluations before and after; 0 turns them off."""
     eval_every: CountOrZero = may_change(10)
     """Steps between the smaller held-out evaluations during the run; 0 turns them off."""
-    eval_measure: Annotated[str, Option(choices=("auto", "loss"))] = "auto"
-    """The held-out score: auto, the accuracy of replies where they can be judged; loss, the method's own measure of
-    given replies: the NLL of demonstrations, or the pairs in the right order. Nothing is sampled for it."""
+    eval_measure: Annotated[str, Option(choices=("auto", "accuracy", "sampled", "reward", "loss"))] = "auto"
+    """The held-out score, by which early stopping and the best checkpoint go. auto follows what is learned from: the
+    accuracy of sampled replies, their mean reward where it is graded or learned, the NLL of demonstrations, the pairs
+    in the right order. accuracy: that of the greedy reply; sampled; reward; or loss, the method's own measure of given
+    replies, for which nothing is sampled."""
     eval_k: CountOrZero = 1
-    """Replies sampled for each held-out task beside the greedy one (during the run one): their accuracy, and of
-    several also pass@k and majority@k; 0: none."""
+    """Replies sampled for each held-out task (during the run one): their accuracy, and of several also pass@k and
+    majority@k; 0: only the greedy reply is measured."""
     eval_temperature: Amount = 1.0
     """Temperature of the held-out replies that are sampled beside the greedy one; 0: none are."""
     patience: CountOrZero = may_change(0)
@@ -238,6 +240,10 @@ class Agents:
 
     tools: str | None = None
     """Functions that the model may call before it answers: my_tools.py:search,my_tools.py:add (docs/agents.md)."""
+    tool_parser: Annotated[str | None, Option(choices=CALL_FORMATS)] = None
+    """The format in which the model writes tool calls. By default that of its chat template."""
+    tool_timeout: Annotated[float | None, Option(above=0)] = may_change(None)
+    """Seconds that one call of a tool may take; after that the model reads that it has not answered."""
     agent: str | None = None
     """A program of its own that works on each task and asks the model through an OpenAI-compatible endpoint:
     my_agent.py:run, a function run(task, base_url, api_key) (docs/agents.md)."""
@@ -287,7 +293,11 @@ class Memory:
     without a copy; or bfloat16, bf16 alone, with stochastic rounding (docs/models.md)."""
     shard: Annotated[str, Option(choices=SHARDS, bare="states")] = may_change("off")
     """What several --ranks divide besides the work. optimiser: AdamW's moments (ZeRO stage 1), bit for bit the same
-    weights; states: moments, gradients and fp32 weights (stage 2): 2 bytes a weight stay whole, the compute copy."""
+    weights; states: moments, gradients and fp32 weights (stage 2): 2 bytes a weight stay whole, the compute copy; full:
+    the weights, too, layer by layer (stage 3, FSDP2), for a model that does not fit one GPU."""
+    context_ranks: Count = may_change(1)
+    """How many of the --ranks divide the tokens of each training pass (Ulysses attention), for rows that are too long
+    for one GPU. It cannot change the gradient."""
     token_budget: CountOrNone = may_change(None)
     """Tokens in one micro-batch; by default 8192, on a GPU as many as keep it busy. It cannot change the gradient."""
     packed: bool = may_change(True)

@@ -69,7 +69,7 @@ class Options(
 
     def style(self) -> Style:
         """The chat template of the run, with its system prompt and values."""
-        return Style(read_template(self.chat_template), self.system_prompt, self.template_option)
+        return Style(read_template(self.chat_template), self.system_prompt, self.template_option, self.tool_parser)
 
     def settings(self, lr: float, token_budget: int, method: Method) -> Settings:
         """The run's Settings; lr and token_budget are the options' values, or the defaults for the model."""

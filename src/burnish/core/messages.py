@@ -79,14 +79,18 @@ def pictures_of(messages: Sequence[Message]) -> list[str]:
     return [str(part[IMAGE]) for part in parts if part["type"] == IMAGE]
 
 
-def shown(message: Message) -> str:
-    """A message for people to read: its text, with pictures by the names of their files, and its tool calls as JSON."""
-    calls = [json.dumps(call, ensure_ascii=False, default=str) for call in message.get("tool_calls") or ()]
+def seen(message: Message) -> str:
+    """The text of a message with its pictures by the names of their files."""
     content = message.get("content")
-    text = text_of(message)
-    if isinstance(content, list | tuple):
-        text = "".join(part["text"] if part["type"] == "text" else f"[{part[IMAGE]}]" for part in content)
-    return "\n".join(piece for piece in (text, *calls) if piece)
+    if not isinstance(content, list | tuple):
+        return text_of(message)
+    return "".join(part["text"] if part["type"] == "text" else f"[{part[IMAGE]}]" for part in content)
+
+
+def shown(message: Message) -> str:
+    """A message for people to read: its text, pictures by the names of their files, and its tool calls as JSON."""
+    calls = [json.dumps(call, ensure_ascii=False, default=str) for call in message.get("tool_calls") or ()]
+    return "\n".join(piece for piece in (seen(message), *calls) if piece)
 
 
 def prompt_shown(prompt: str | Sequence[Message]) -> str:

@@ -55,6 +55,7 @@ class Settings:
     weight_decay: float = 0.0
     optimiser: str = "adamw"  # adamw; adamw16bit, adamw8bit: its moments in bf16 or in 8 bits
     shard: str = "off"  # what ranks divide besides the rows: off, optimiser, states or full
+    context_ranks: int = 1  # ranks that divide the tokens of a pass
     master_weights: str = "float32"  # float32; split or bfloat16: trained weights in bf16 (models/compact_adamw.py)
     only: str | None = None  # the parts of a model that sees which learn: connector, language, tower; None: all
     clip: float = 1.0  # largest gradient norm; 0 turns clipping off
@@ -183,6 +184,7 @@ class Step:
     begun: dict[TraceId, Any] = field(default_factory=dict)  # scoring that the `eager` functions have started
     looks: TokenEntropies = field(default_factory=TokenEntropies)
     product: str = "policy"  # the model that the method trains and saves; metrics without a model's name are its own
+    measures: bool = False  # held-out groups, which are measured: labels stay as the data have them
 
     def sampling(self, temperature: float | None = None) -> Sampling:
         """How replies are sampled in this run; at another temperature nothing else of the run's way holds."""

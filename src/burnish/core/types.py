@@ -68,7 +68,7 @@ class Allowed:
 
     def by_token(self) -> tuple[Tensor, ...]:
         """The ids that each token was drawn among."""
-        return self.ids.split(self.sizes.tolist())
+        return tuple(self.ids.split(self.sizes.tolist()))
 
 
 @dataclass(frozen=True, eq=False)

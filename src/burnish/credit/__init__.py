@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from burnish.credit.gae import token_rewards as token_rewards
     from burnish.credit.gae import whiten as whiten
     from burnish.credit.group import group_relative as group_relative
-    from burnish.credit.mismatch import Level as Level
-    from burnish.credit.mismatch import by_sequence as by_sequence
-    from burnish.credit.mismatch import by_token as by_token
     from burnish.credit.mismatch import masked as masked
     from burnish.credit.nash import by_bradley_terry as by_bradley_terry
     from burnish.credit.nash import by_comparison as by_comparison

@@ -9,14 +9,16 @@ the launcher (distributed/launched.py), or, where another one started the ranks,
 from __future__ import annotations
 
 import atexit
+import hashlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -24,6 +26,7 @@ import torch
 import torch.distributed as dist
 
 from burnish.distributed.launched import Launched, log_of
+from burnish.distributed.meeting import ADDRESS, SAME, TOKEN, Address, meet, own_interface
 from burnish.distributed.peers import Peers
 from burnish.models.ranks import MEETING, Ranks, here, with_others
 from burnish.sandbox.code.kernel import die_with_parent
@@ -68,16 +71,19 @@ def join(device: str = "auto") -> Ranks:
     if meeting and sys.platform == "linux":
         die_with_parent(signal.SIGTERM)  # a launcher that is killed stops the run as Ctrl-C does: it saves first
         atexit.register(_remove_orphaned, Path(meeting).parent, os.getppid())
+    address = os.environ.get(ADDRESS)
+    store = meet(own, Address.read(address), os.environ.get(TOKEN, "")) if address else None
+    how = {"store": store} if store is not None else {"init_method": f"file://{meeting}" if meeting else "env://"}
     with with_others():
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
-            init_method=f"file://{meeting}" if meeting else "env://",
             rank=own.rank,
             world_size=own.world,
             timeout=PATIENCE,
+            **how,
         )
         ranks = here()
-    if not meeting:
+    if address or not meeting:
         Peers(ranks).begin()
     return ranks
 
@@ -99,8 +105,28 @@ def wanted(ranks: int) -> int:
     return torch.cuda.device_count()
 
 
-def launch(words: list[str], world: int) -> int:
+@dataclass(frozen=True)
+class Node:
+    """One of the machines of a run: its number, how many there are, and where their ranks meet."""
+
+    number: int
+    count: int
+    address: Address
+
+    def variables(self, words: Sequence[str]) -> dict[str, str]:
+        """What the ranks of this machine need to know. words: of the command, the same on all machines."""
+        interface = own_interface(self.address)
+        named = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface} if interface else {}
+        ours = {name: value for name, value in named.items() if name not in os.environ}
+        host, port = self.address.host, str(self.address.port)
+        same = hashlib.sha256("\0".join(words).encode()).hexdigest()
+        return {**ours, ADDRESS: str(self.address), "MASTER_ADDR": host, "MASTER_PORT": port, SAME: same}
+
+
+def launch(words: list[str], world: int, node: Node | None = None) -> int:
     """Run `burnish train` with these words in `world` processes; the exit code of rank 0, or of the rank that was lost.
+
+    node: this machine, where it is one of several, each of which runs `world` processes
 
     A signal reaches the ranks themselves; this process waits for them, ends the others when one is lost, and removes
     what they leave: processes, and temporary files, which all are in its own folder.
@@ -108,19 +134,22 @@ def launch(words: list[str], world: int) -> int:
     temporary = tempfile.TemporaryDirectory(prefix="burnish-ranks-", ignore_cleanup_errors=True)
     with temporary as place, _signals_pass_by() as received:
         folder = Path(place)
-        launched = Launched([_start(words, rank, world, folder) for rank in range(world)], folder)
+        first = node.number * world if node is not None else 0
+        started = [_start(words, rank, world, folder, node) for rank in range(world)]
+        launched = Launched(started, folder, first, node is not None and node.count > 1)
         try:
             return launched.wait(received)
         finally:
             launched.close()
 
 
-def _start(words: list[str], rank: int, world: int, folder: Path) -> subprocess.Popen[bytes]:
-    """Start one rank; all but the first write into a file."""
-    named = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
+def _start(words: list[str], rank: int, world: int, folder: Path, node: Node | None) -> subprocess.Popen[bytes]:
+    """Start one rank of this machine; all but its first write into a file."""
+    before, everywhere = (node.number * world, node.count * world) if node is not None else (0, world)
+    named = {"RANK": before + rank, "LOCAL_RANK": rank, "WORLD_SIZE": everywhere, "LOCAL_WORLD_SIZE": world}
     temporary = folder / f"tmp{rank}"
     temporary.mkdir()
-    own = {name: str(value) for name, value in named.items()} | LOCAL
+    own = {name: str(value) for name, value in named.items()} | (LOCAL if node is None else node.variables(words))
     own |= {MEETING: str(folder / MET), "TMPDIR": str(temporary)}
     command = [sys.executable, "-m", "burnish", "train", *words]
     if not rank:

@@ -28,10 +28,15 @@ LAST_WORDS = 4000  # characters of a rank's output
 
 
 class Launched:
-    """The processes of the ranks, in order, and the folder with the output of all but the first."""
+    """The processes of the ranks of this machine, in order, and the folder with the output of all but the first.
 
-    def __init__(self, ranks: list[subprocess.Popen[bytes]], folder: Path) -> None:
-        self.ranks, self.folder = ranks, folder
+    first: the number of its first rank among those of all machines;  elsewhere: whether other machines have some
+    """
+
+    def __init__(
+        self, ranks: list[subprocess.Popen[bytes]], folder: Path, first: int = 0, elsewhere: bool = False
+    ) -> None:
+        self.ranks, self.folder, self.first, self.elsewhere = ranks, folder, first, elsewhere
         self.ended: list[int] = []  # ranks, in the order in which they ended
         self.stopped: int | None = None  # the rank that was stopped by a signal
         self.below: Processes = {}  # what a rank that is killed has started
@@ -96,7 +101,8 @@ class Launched:
         """Say which rank was lost, if it has not said so itself on the terminal; the exit code."""
         codes = [process.poll() for process in self.ranks]
         if self.stopped is not None:
-            print(lost_sentence(self.stopped, f"was stopped by a signal (SIGSTOP) for {STOPPED:g} s"), file=sys.stderr)
+            what = f"was stopped by a signal (SIGSTOP) for {STOPPED:g} s"
+            print(lost_sentence(self.first + self.stopped, what), file=sys.stderr)
             return 1
         first = codes[0]
         if first in SAID_ITSELF:
@@ -105,14 +111,16 @@ class Launched:
         rank = (failed or [rank for rank in self.ended if not codes[rank]] or self.ended)[0]
         code = codes[rank] or 0
         if code < 0:
-            print(lost_sentence(rank, _killed_by(-code)), file=sys.stderr)
+            print(lost_sentence(self.first + rank, _killed_by(-code)), file=sys.stderr)
             return 128 - code
         if not failed:
-            print(lost_sentence(rank, "ended before the run was done"), file=sys.stderr)
+            if codes[rank] == LOST_RANK and self.elsewhere:
+                return LOST_RANK  # the rank that was lost is on another machine, and its heartbeat has said so
+            print(lost_sentence(self.first + rank, "ended before the run was done"), file=sys.stderr)
             return 1
         if rank:
             log = log_of(self.folder, rank).read_text(errors="replace").strip()
-            print(f"rank {rank} failed (exit code {code}):\n{log[-LAST_WORDS:]}", file=sys.stderr)
+            print(f"rank {self.first + rank} failed (exit code {code}):\n{log[-LAST_WORDS:]}", file=sys.stderr)
         return code
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from burnish.core import randomness
-from burnish.core.parts import Draw, Part, supplies
+from burnish.core.parts import Draw, Part, State, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group, Task
 from burnish.core.types_json import task_from_record, task_to_record
@@ -53,12 +53,12 @@ class Pool:
         self.drawn += 1
         return self.evolved[(self.drawn - 1) % len(self.evolved)]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         seen = [{"task": task_to_record(task), "info": info} for task, info in self.seen.values()]
         evolved = [task_to_record(task) for task in self.evolved]
         return {"seen": seen, "evolved": evolved, "steps": self.steps, "drawn": self.drawn}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         tasks = [(task_from_record(row["task"]), float(row["info"])) for row in state["seen"]]
         self.seen = {task.key: (task, info) for task, info in tasks}
         self.evolved = [task_from_record(row) for row in state["evolved"]]

@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 from burnish.core import randomness
-from burnish.core.parts import Draw, names
+from burnish.core.parts import Draw, State, names
 from burnish.core.step import Step
 from burnish.core.types import Group, Task
 from burnish.draw.failed import PLACE
@@ -109,10 +108,10 @@ class Successes:
         """1 - the share; 1 for a row that was not drawn yet."""
         return 1 - self.rates.get(index, 0.0)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"rates": [[index, rate] for index, rate in self.rates.items()]}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.rates = {int(index): float(rate) for index, rate in state["rates"]}
 
 

@@ -86,7 +86,7 @@ class _Decoder:
     def next(self, rows: Tensor) -> Tensor:
         """[B, V]: the logits after rows [B, T]."""
         if self.sight is not None and media_in(rows):
-            self.sight.check(rows.cpu().numpy())
+            self.sight.check(list(rows.cpu().numpy()))
             if not self.paths.padded or self.sight.together:
                 return self.runner.logits(self.sight.states(rows)[:, -1])
         new = rows[:, self.read :] if self.cached else rows

@@ -19,6 +19,7 @@ from functools import cache
 from typing import Any
 
 from burnish.envs.protocol import Observed, Outcome, offers, read_observation, read_outcome, reset_arguments, shortened
+from burnish.tool_calls import Reader
 from burnish.util.failures import said as text_of_error
 from burnish.util.lane import in_lane
 from burnish.util.pending import Pending
@@ -40,21 +41,24 @@ class GuardedEnv:
         self.due = math.inf  # when the call that runs runs out of time
         self.cut = 0  # characters that were cut off observations
         self.closed = False
-        self._origin: tuple[Any, int, bool] = (None, 0, False)  # the arguments of the reset
+        self._origin: tuple[Any, int, bool, Reader | None] = (None, 0, False, None)  # the arguments of the reset
         self.said: list[str] = []  # the actions so far
         self.seen: list[Observed | Outcome] = []  # what reset said, then what each step gave
         self._kept: dict[int, Any] = {}  # copies of the environment by the number of steps
 
-    def begin_reset(self, task: Any, seed: int, seated: bool = False) -> Pending:
-        """Start making and resetting the environment. seated: models play the seats besides the policy's."""
-        self._origin, self.said, self.seen, self._kept = (task, seed, seated), [], [], {}
+    def begin_reset(self, task: Any, seed: int, seated: bool = False, reader: Reader | None = None) -> Pending:
+        """Start making and resetting the environment. seated: models play the seats besides the policy's.
+
+        reader: of the tool calls in the policy's replies
+        """
+        self._origin, self.said, self.seen, self._kept = (task, seed, seated, reader), [], [], {}
 
         def call() -> Any:
             self.env = self._make()
             if self.closed:  # the episode has ended while the instance was being made
                 self.closed = False
                 self.close()
-            return self.env.reset(**reset_arguments(self.env.reset, task, seed, seated))
+            return self.env.reset(**reset_arguments(self.env.reset, task, seed, seated, reader))
 
         self.due = time.monotonic() + self.seconds
         return _begun(call, trusted=False)

@@ -8,6 +8,7 @@ from dataclasses import astuple, dataclass
 from functools import partial
 from typing import Any, ClassVar
 
+from burnish.core.parts import State
 from burnish.core.seeds import rng
 from burnish.core.splits import check_level, in_split
 from burnish.core.task import Message, Task, Verdict
@@ -72,10 +73,10 @@ class Game:
         found.load_state_dict(self.state_dict())
         return found
 
-    def state_dict(self) -> dict[str, object]:
+    def state_dict(self) -> State:
         return {"made": self.made, "over": self.over, "low": self.low, "high": self.high}
 
-    def load_state_dict(self, state: dict[str, object]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.made, self.over = int(str(state["made"])), bool(state["over"])
         self.low, self.high = int(str(state["low"])), int(str(state["high"]))
 

@@ -296,7 +296,7 @@ class Host:
         raise ValueError(why)
 
 
-def _end(popen: subprocess.Popen, control: Channel, stacks: int) -> None:
+def _end(popen: subprocess.Popen[bytes], control: Channel, stacks: int) -> None:
     """End the process: its guard kills all that it has started."""
     control.end()
     with contextlib.suppress(OSError):

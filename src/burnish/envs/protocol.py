@@ -3,7 +3,8 @@
 One instance is one episode. `reset` and `step` may be async.
 
     reset(task, seed) -> observation            task: the row of the data; it takes those of the two that it names
-                                                (and `seated`, see below)
+                                                (and `seated`, see below, and `reader`: of the tool calls that the
+                                                policy writes, tool_calls/table.py)
     step(action) -> Outcome                     or (observation, reward, done), (observation, reward, done, info), or
                                                 Gymnasium's (observation, reward, terminated, truncated, info)
     key() -> str                                optional: names the state; equal states have equal keys
@@ -33,6 +34,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from burnish.core.messages import Message, check_message, well_formed
+from burnish.tool_calls import Reader
 from burnish.util.untrusted import check_depth
 
 Observed = str | tuple[Message, ...]
@@ -156,14 +158,18 @@ def offers(env: Any, what: str) -> bool:
     return callable(getattr(env, what, None))
 
 
-def reset_arguments(reset: Callable[..., Any], task: Any, seed: int, seated: bool = False) -> dict[str, Any]:
-    """Those of task, seed and seated that `reset` takes; seated only where it is so, and named."""
+def reset_arguments(
+    reset: Callable[..., Any], task: Any, seed: int, seated: bool = False, reader: Reader | None = None
+) -> dict[str, Any]:
+    """Those of task, seed, seated and reader that `reset` takes; the last two only where they are there, and named."""
     try:
         parameters = inspect.signature(reset).parameters
     except (TypeError, ValueError):
         return {}
     everything = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     found = {name: value for name, value in (("task", task), ("seed", seed)) if everything or name in parameters}
+    if reader is not None and "reader" in parameters:
+        found["reader"] = reader
     return {**found, "seated": True} if seated and "seated" in parameters else found
 
 

@@ -6,6 +6,7 @@ import re
 from functools import partial
 from typing import Any, ClassVar
 
+from burnish.core.parts import State
 from burnish.core.seeds import rng
 from burnish.core.splits import check_level, in_split
 from burnish.core.task import Message, Task, Verdict
@@ -33,8 +34,8 @@ def read_step(reply: str) -> Step:
     if tagged := _TAG.findall(text):
         return str(tagged[-1][0]), str(tagged[-1][1]).strip()
     for call in parse_calls(text):
-        if call.name == "search" and isinstance(call.arguments.get("query"), str):
-            return "search", call.arguments["query"]
+        if call.name == "search" and isinstance(query := call.arguments.get("query"), str):
+            return "search", query
     said = answer_of(text)
     return ("answer", " ".join(said.split()[-1:])) if said is not None else ("", "")
 
@@ -97,10 +98,10 @@ class Searching:
         query = person if self.question.plain else f"{relation} of {person}"
         return f"{noted}<search>{query}</search>"
 
-    def state_dict(self) -> dict[str, object]:
+    def state_dict(self) -> State:
         return {"made": self.made, "seen": sorted(self.seen)}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.made, self.seen = int(state["made"]), set(state["seen"])
 
 

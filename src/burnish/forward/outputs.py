@@ -25,6 +25,7 @@ from torch.utils.checkpoint import checkpoint
 from burnish.core.types import Drawn
 from burnish.forward import attention, plain
 from burnish.forward.asked import FROM_LOGITS, Asked, reduce_logits
+from burnish.forward.context import ContextRunner, drawn_some
 from burnish.forward.drawn import Reshape, Temperature, by_temperature, drawn_outputs
 from burnish.forward.logprob import live_logits, logp_entropy
 from burnish.forward.module import decoder, decoder_states, head, scalar_head, vocabulary_size
@@ -51,6 +52,7 @@ def outputs(
     embedded: list[Tensor] | None = None,
     replayed: bool = False,
     input_keys: Sequence[Numbers] | None = None,
+    divided: ContextRunner | None = None,
 ) -> dict[str, Tensor]:
     """The wanted outputs at the masked tokens of every row, flat in row order: each [N] or [N, ...].
 
@@ -61,6 +63,7 @@ def outputs(
     replayed  on a GPU the pass may be the replay of a CUDA graph: one backward follows, into the weights' gradients;
               a pass without gradient always may
     input_keys  what is read at each token, as a number, where it is more than the token; packs share prefixes by them
+    divided  the runner again, where ranks divide the tokens of this pass
     """
     sight = sight_of(runner.module)
     _require_known(tokens, vocabulary_size(runner.module), sight)
@@ -78,6 +81,9 @@ def outputs(
         states, places = _packed(runner, read, asked, device, embedded, replayed, input_keys)
     else:
         states, places = _padded(runner.module, read, device, embedded)
+    count = len(asked.flat)
+    if divided is not None:
+        asked, drawn = asked.some(divided.mine(count)), drawn_some(drawn, divided.mine(count))
     results: dict[str, Tensor] = {}
     if want & FROM_LOGITS:
         chosen = np.concatenate(rows)[asked.flat]
@@ -103,7 +109,7 @@ def outputs(
         after = _lines(states, places(asked.row, asked.at))
         results |= {"state": after} if "state" in want else {}
         results |= {"score": scalar_head(runner.module, after)} if "score" in want else {}
-    return results
+    return results if divided is None else divided.joined(results, count)
 
 
 def _require_known(tokens: Sequence[Tensor | Numbers], vocabulary: int, sight: Sight | None) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +15,7 @@ from burnish.forward.asked import FROM_LOGITS
 from burnish.forward.module import input_embeddings
 from burnish.forward.sight import embedded as embedded_tokens
 from burnish.learn.batch import Row, tokens_of
+from burnish.models.build import Models
 from burnish.models.model import Model
 
 
@@ -69,3 +71,16 @@ def outputs_of(
         for ids, row in zip(tokens, rows, strict=True)
     ]
     return model.outputs(tokens, masks, want, drawn, embedded)
+
+
+@torch.no_grad()
+def frozen_outputs(
+    models: Models, names: Iterable[str], rows: tuple[Row, ...], masks: list[Tensor], at: LogpAt
+) -> dict[str, Tensor]:
+    """Live outputs of models that are not trained here, by names such as "teacher.logits", without gradient."""
+    wanted: dict[str, set[str]] = defaultdict(set)
+    for model, dot, output in (name.partition(".") for name in names):
+        if dot:
+            wanted[model].add(output)
+    by_model = {model: outputs_of(models[model], rows, masks, want, at) for model, want in wanted.items()}
+    return {f"{model}.{name}": out for model, outputs in by_model.items() for name, out in outputs.items()}

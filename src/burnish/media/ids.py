@@ -13,11 +13,13 @@ A picture's tokens may have text between them (the tags of its tiles), but never
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
+
+if TYPE_CHECKING:  # graders, which judge tasks with pictures, do not import torch
+    from torch import Tensor
 
 Ids = npt.NDArray[np.int64]
 

@@ -8,6 +8,7 @@ read the ids and inputs that come out, and no text is ever expanded again.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 from collections.abc import Sequence
 from functools import cached_property, partial
@@ -65,12 +66,12 @@ class PictureReader:
         require_pillow()
         import transformers
         from transformers import AutoImageProcessor, AutoTokenizer
-        from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 
+        usual: Any = importlib.import_module("transformers.models.auto.processing_auto")
         told = [read_json(self.path / name) or {} for name in (*FILES[:2], "tokenizer_config.json")]
         kind = (read_json(self.path / "config.json") or {}).get("model_type")
         names = [one["processor_class"] for one in told if isinstance(one.get("processor_class"), str)]
-        name = next(iter(names), PROCESSOR_MAPPING_NAMES.get(str(kind)))
+        name = next(iter(names), usual.PROCESSOR_MAPPING_NAMES.get(str(kind)))
         kind_of = getattr(transformers, name, None) if isinstance(name, str) else None
         if kind_of is None:
             raise ValueError(f"the processor in {self.path} is a {name!r}, which transformers does not know")
@@ -78,7 +79,7 @@ class PictureReader:
         options = {key: value for key, value in told[1].items() if key in wanted and not isinstance(value, dict)}
         options |= {"video_processor": None} if "video_processor" in wanted else {}
         # A processor with a part for videos refuses to be made without torchvision. Pictures do not use that part.
-        unchecked = type(name, (kind_of,), {"check_argument_for_proper_class": lambda *_: None})
+        unchecked = type(str(name), (kind_of,), {"check_argument_for_proper_class": lambda *_: None})
         try:
             return unchecked(
                 image_processor=AutoImageProcessor.from_pretrained(self.path, backend="pil", trust_remote_code=False),

@@ -17,10 +17,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from burnish.media.ids import KEYS
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 KEPT = "media:"  # begins the reference of bytes that the store keeps
 RAW_BYTES = 256 << 20  # of pictures without a file, in memory; more are written to a temporary folder

@@ -182,4 +182,4 @@ def _from_file(spec: str) -> Recipe:
     if not callable(function):
         there = ", ".join(key for key in vars(module) if not key.startswith("_"))
         raise ValueError(f"{path} has no function {name!r}; it has {there or 'nothing'}")
-    return function
+    return cast(Recipe, function)

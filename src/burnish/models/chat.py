@@ -20,14 +20,15 @@ from torch import Tensor
 from burnish.core.messages import Message, as_messages
 from burnish.core.tokenizer import Tokenizer
 from burnish.core.types import Task
-from burnish.models.call_marks import CallMarks
-from burnish.models.chat_checks import check_role, refuse_tool_calls
-from burnish.models.chat_pictures import ChatPictures, shows_pictures, with_sizes
+from burnish.models.call_marks import call_marks, spelled
+from burnish.models.chat_pictures import ChatPictures, shows_pictures
 from burnish.models.control import Control, backend
 from burnish.models.detokenizer import Detokenizer
+from burnish.models.message_check import check_role, refuse_tool_calls
 from burnish.models.reply_start import Around, ReplyStart, reply_start
 from burnish.models.template import Template, special_values
 from burnish.models.text_cache import Samples, TextCache, text_key
+from burnish.tool_calls.table import Reader, reader_of
 
 ENCODING = 3  # the version of how texts become tokens here; what another version encoded is encoded again
 _MARK = "\u2042REPLY\u2042"  # stands for a reply that is never tokenised
@@ -44,6 +45,7 @@ class Chat:
     assumed: whether the template is burnish's plain one, because the model directory has none
     ends: more token ids that end a reply, as the model's generation_config.json lists them
     pictures: the processor of a model that sees (models/chat_pictures.py)
+    tool_parser: the format of tool calls, by name; None: that of the template
     padding, tail: of a scoring model: the token that its score is not read at, and those that it reads after a reply
     (models/scored_end.py)
     """
@@ -56,11 +58,11 @@ class Chat:
         self.pictures = ChatPictures()
         self.padding: int | None = None
         self.tail: Tensor | None = None
-        # tokens of observations: games repeat theirs, and rendering takes a while. Not in `texts`, which is a disk's:
-        # a run may see any number of them
+        self.tool_parser: str | None = None
+        # tokens of observations, which games repeat; not in `texts`, which is a disk's: there may be any number of them
         self._said: dict[str, Tensor] = {}
         self.templated = bool(getattr(tokenizer, "chat_template", None))
-        self.spelling, self._calls = Detokenizer(tokenizer), CallMarks(tokenizer)
+        self.spelling = Detokenizer(tokenizer)
 
     @cached_property
     def files(self) -> dict[str, bytes]:
@@ -105,12 +107,13 @@ class Chat:
     @cached_property
     def stops(self) -> tuple[int, ...]:
         """The token ids that end a reply: eos, the token with which the template closes an assistant's message, and
-        those that the model's own generation settings list."""
-        return tuple(dict.fromkeys((self._eos, int(self.closing[-1]), *self.ends)))
+        those that the model's own generation settings list. Not one that ends a message inside of a reply (harmony)."""
+        inner = {token for token in self.closing.tolist() if self.tokenizer.decode([token]) in self.reader.format.inner}
+        return tuple(dict.fromkeys(t for t in (self._eos, int(self.closing[-1]), *self.ends) if t not in inner))
 
     def prompt(self, task: Task) -> Tensor:
         """A task's prompt, up to where the reply begins."""
-        if shows_pictures(task):  # its tokens depend on files; the store keeps what is dear of them
+        if shows_pictures(task):  # its tokens depend on files
             return self._prompt(task)
         return self._once(self.prompt_identity(task), lambda: self._prompt(task))
 
@@ -120,10 +123,8 @@ class Chat:
 
     def rendered(self, task: Task) -> str | None:
         """What the template makes of a task's prompt; None where its texts spell control tokens, or with pictures."""
-        if shows_pictures(task):
-            return None
         text, marked = self._render(as_messages(task.prompt), task.given.get("tools"))
-        return None if marked else text
+        return None if marked or shows_pictures(task) else text
 
     def reply(self, text: str) -> Tensor:
         """A demonstration's reply, closed as the template closes it."""
@@ -225,16 +226,22 @@ class Chat:
             tokens = tokens[:-1]
         return self.spelling.text(tokens.numpy())
 
-    def spelled(self, tokens: Tensor) -> str:
-        """What tokens read as, special ones included; a picture by its size and its number of tokens."""
-        return "".join(
-            part if isinstance(part, str) else self.tokenizer.decode(part.tolist(), skip_special_tokens=False)
-            for part in with_sizes(tokens)
-        )
-
     def action(self, tokens: Tensor) -> str:
         """What a reply says to an environment: its text, with the special tokens that mark tool calls spelled out."""
-        return self._calls.spelled(tokens, self.text)
+        return spelled(tokens, self.text, self._call_marks)
+
+    @cached_property
+    def _call_marks(self) -> dict[int, str]:
+        """The special tokens that mark tool calls: decoding leaves them out."""
+        return call_marks(self.tokenizer, self.reader)
+
+    @cached_property
+    def reader(self) -> Reader:
+        """How the tool calls and the thoughts of its replies are read: by its template, or as `tool_parser` says."""
+        if not self.templated:
+            return reader_of("", "", self.tool_parser)
+        texts = [self.template.text, *([self._tool_template.text] if self._tool_template is not None else [])]
+        return reader_of("\n".join(texts), self.start.opened, self.tool_parser)
 
     def fit(self, vocabulary: int) -> None:
         """Refuse token ids that a model has no embeddings for: those of the template now, others as they come."""
@@ -247,8 +254,6 @@ class Chat:
         self.prompt(Task("question", "?", {}, "?"))
         self.observation("?")
         self.reply("?")
-
-    # ------------------------------------------------------------------------------------------------- the template
 
     @cached_property
     def template(self) -> Template:
@@ -317,8 +322,6 @@ class Chat:
         """The stops that decoding does not leave out by itself."""
         return frozenset(self.stops) - frozenset(self.tokenizer.all_special_ids)
 
-    # ------------------------------------------------------------------------------------------------------ encoding
-
     def _conversation(self, messages: Sequence[Message], after_reply: bool = False, tools: object = None) -> Tensor:
         """A conversation up to where the next reply begins. after_reply: from the end of the reply _MARK on."""
         text, marked = self._render(messages, tools)
@@ -356,11 +359,8 @@ class Chat:
 
     def _untemplated(self, text: str) -> Tensor:
         """A prompt as it is, with the bos that the tokenizer may put before it, but without an eos after it."""
-        first, *rest = self.pictures.around(text)
-        if rest:
-            return torch.cat(
-                [self._untemplated(first), self._encode_text(self.pictures.mark + self.pictures.mark.join(rest))]
-            )
+        if (seen := self.pictures.encoded(text, self._untemplated, self._encode_text)) is not None:
+            return seen
         if self.control.in_text(text):
             ids = self.ids(self.control.encode_text(text, special=True))
         else:
@@ -368,10 +368,8 @@ class Chat:
         return ids[:-1] if len(ids) > 1 and int(ids[-1]) == self.tokenizer.eos_token_id else ids
 
     def _encode_text(self, text: str) -> Tensor:
-        first, *rest = self.pictures.around(text)
-        if rest:
-            marked = [torch.cat([self.pictures.placeholder, self._encode_text(part)]) for part in rest]
-            return torch.cat([self._encode_text(first), *marked])
+        if (seen := self.pictures.encoded(text, self._encode_text, self._encode_text)) is not None:
+            return seen
         return self.ids(self.control.encode_text(text)) if self.control.in_text(text) else self._encode(text)
 
     def _encode(self, text: str, special: bool = False) -> Tensor:

@@ -9,13 +9,14 @@ control token does.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from burnish.core.messages import IMAGE, Message, pictures_of, text_of
 from burnish.core.task import Task
+from burnish.core.tokenizer import Tokenizer
 from burnish.forward.sight import sight_of
 from burnish.media.decode import drawn_example, has_pillow
 from burnish.media.ids import FIRST, media_in, runs_of
@@ -32,7 +33,7 @@ def shows_pictures(task: Task) -> bool:
 
 
 class ChatPictures:
-    """Pictures of one chat: how its template is told of them. reader: None where the model reads text alone."""
+    """Pictures of one chat: how its template gets them. reader: None where the model reads text alone."""
 
     def __init__(self, reader: PictureReader | None = None) -> None:
         self.reader = reader
@@ -124,15 +125,14 @@ class ChatPictures:
         """A small picture as the model reads it, by which its forward is checked; None without a decoder."""
         return None if self.reader is None or not has_pillow() else self.reader.read(STORE.keep(drawn_example()))
 
-    @property
-    def placeholder(self) -> Tensor:
-        """[1]: the token that stands for a picture."""
+    def encoded(self, text: str, first: Callable[[str], Tensor], rest: Callable[[str], Tensor]) -> Tensor | None:
+        """The ids of a text with marks, by functions for what stands before and after the first one; None without."""
+        stretches = text.split(self.mark)
+        if len(stretches) == 1:
+            return None
         assert self.reader is not None
-        return torch.tensor([self.reader.marker])
-
-    def around(self, text: str) -> list[str]:
-        """The stretches of a text between pictures."""
-        return text.split(self.mark)
+        mark = torch.tensor([self.reader.marker])
+        return torch.cat([first(stretches[0]), *(part for one in stretches[1:] for part in (mark, rest(one)))])
 
 
 def _cut(tokens: Tensor) -> list[tuple[Tensor, bool]]:
@@ -151,7 +151,7 @@ def _rendered(template: Template, message: Message) -> str:
 
 
 def with_sizes(tokens: Tensor) -> list[Tensor | str]:
-    """A row cut at its pictures, each of which is told by its size and its number of tokens."""
+    """A row cut at its pictures, each of which is given by its size and its number of tokens."""
     runs = runs_of(tokens.numpy()) if media_in(tokens) else []
     parts: list[Tensor | str] = []
     last = 0
@@ -163,3 +163,11 @@ def with_sizes(tokens: Tensor) -> list[Tensor | str]:
         parts += [between[between < FIRST]] if end - first > len(run.at) else []
         last = end
     return [*parts, tokens[last:]]
+
+
+def spelled_out(tokenizer: Tokenizer, tokens: Tensor) -> str:
+    """What tokens read as, special ones included; a picture by its size and its number of tokens."""
+    return "".join(
+        part if isinstance(part, str) else tokenizer.decode(part.tolist(), skip_special_tokens=False)
+        for part in with_sizes(tokens)
+    )

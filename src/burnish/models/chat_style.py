@@ -40,6 +40,7 @@ def styled_chat(tokenizer: Tokenizer, style: Style, where: str, reader: PictureR
         use_template(tokenizer, text)
     chat = Chat(tokenizer, assumed=assumed)
     chat.pictures = ChatPictures(reader)
+    chat.tool_parser = style.calls
     try:
         chat.check()
     except ValueError as error:

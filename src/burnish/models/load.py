@@ -21,6 +21,8 @@ from burnish.media.processor import PictureReader, sees
 from burnish.models.chat import Chat
 from burnish.models.chat_style import styled_chat, use_template
 from burnish.models.known_models import adapted_model, is_adapter
+from burnish.models.layer_shards import divide_layers
+from burnish.models.load_divided import load_divided
 from burnish.models.lora import Lora, WrongAdapters, add_lora, stored_scores
 from burnish.models.sanity import require_finite_weights, require_sane_config
 from burnish.models.seeing_scores import as_scorer, seeing_scorer
@@ -30,6 +32,8 @@ from burnish.util.files import read_json
 from burnish.util.malloc import keep_memory
 
 if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
     from burnish.forward.module import TransformersModel
 
 TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.tiktoken")  # as transformers' classes name them
@@ -103,6 +107,7 @@ def load_model(
     native: bool = True,
     dtype: torch.dtype = torch.float32,
     new_head: bool = False,
+    mesh: DeviceMesh | None = None,
 ) -> nn.Module:
     """A causal language model, or (outputs > 0) one with `outputs` numbers per token in place of logits.
 
@@ -112,6 +117,7 @@ def load_model(
     dtype: of its weights: fp32 for those that are trained (master weights; on CUDA a bf16 copy of them computes,
     models/mixed_precision.py), bf16 on CUDA for those that are not. They are read as they are stored and converted on
     the device.
+    mesh: the ranks that divide its layers (--shard full); None: it is whole.
     native: on a CPU a plain Llama, Qwen2 or Qwen3 runs in modules of our own, if there are kernels; False:
     transformers'.
     """
@@ -119,6 +125,8 @@ def load_model(
         keep_memory()
     require_sane_config(adapted_model(path))
     stored_head = _kept_outputs(path, outputs, new_head)
+    if mesh is not None:
+        return _divided(path, outputs, stored_head, device, dtype, mesh)
     fast = kernels() if native and not outputs and device.type == "cpu" else None
     with _readable("model", path):
         kind = dtype if device.type == "cpu" else "auto"
@@ -138,6 +146,35 @@ def load_model(
     if outputs and not stored_head:
         draw_head(bare(model))
     return model
+
+
+def _divided(
+    path: Path, outputs: int, stored_head: int, device: torch.device, dtype: torch.dtype, mesh: DeviceMesh
+) -> nn.Module:
+    """A model whose layers the ranks divide, read in parts where that is possible."""
+    from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    kind: Any = AutoModelForSequenceClassification if outputs else AutoModelForCausalLM
+    config: Any = _config(path)
+    if outputs:
+        config.num_labels = stored_head or outputs
+    with _readable("model", path):
+        name = _attention(adapted_model(path), kind._model_mapping)
+        with torch.device("meta"):
+            model: Any = kind.from_config(config, attn_implementation=name, dtype=dtype, trust_remote_code=False)
+        filled = load_divided(path, model, device, dtype, mesh, bool(outputs) and not stored_head)
+    if not filled:
+        model = load_model(path, outputs, device, False, dtype, bool(outputs) and not stored_head)
+        divide_layers(model, mesh)
+        return model
+    _without_dropout(model)
+    model.eval()
+    if outputs and not stored_head:
+        draw_head(model)
+    whole: nn.Module = model
+    return whole
 
 
 def _kept_outputs(path: Path, outputs: int, new_head: bool) -> int:
@@ -269,9 +306,9 @@ def scoring(language: nn.Module, outputs: int) -> TransformersModel:
     at: Tensor = next(decoding.base_model.parameters())
     kind = at.dtype if at.is_floating_point() else torch.bfloat16
     model.score = nn.Linear(model.score.in_features, outputs, bias=False, device=at.device, dtype=kind)
-    scorer = model.eval()
-    draw_head(scorer)
-    return scorer
+    made: TransformersModel = model.eval()
+    draw_head(made)
+    return made
 
 
 def _attention(place: Path, classes: Any) -> str:
@@ -286,8 +323,9 @@ def _text_attention(place: Path) -> str:
     """The same for the language model inside a model that sees; towers keep transformers' own attention."""
     from transformers import MODEL_MAPPING, AutoConfig
 
+    classes: Any = MODEL_MAPPING
     kind = type(AutoConfig.from_pretrained(place, trust_remote_code=False).get_text_config())
-    return attention.implementation(MODEL_MAPPING[kind]) if kind in MODEL_MAPPING else attention.register()
+    return attention.implementation(classes[kind]) if kind in classes else attention.register()
 
 
 def _without_dropout(model: nn.Module) -> None:

@@ -6,7 +6,6 @@ saved as a directory of that model with `score.weight` among its tensors and Seq
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +21,16 @@ if TYPE_CHECKING:
 HEAD = "score.weight"
 
 
-@cache
+_CLASSES: dict[type, type] = {}
+
+
 def scoring_class(kind: type) -> type:
-    """The class of a model that sees, with a scoring head in place of its language head."""
+    """The class of a model that sees, with a scoring head in place of its language head: one for each."""
+    if kind in _CLASSES:
+        return _CLASSES[kind]
     name = kind.__name__.replace("ForConditionalGeneration", "") + "ForSequenceClassification"
     nothing: dict[str, Any] = {"get_output_embeddings": lambda self: None, "_tied_weights_keys": {}}
-    return type(name, (kind,), nothing)
+    return _CLASSES.setdefault(kind, type(name, (kind,), nothing))
 
 
 def as_scorer(model: nn.Module, outputs: int) -> TransformersModel:

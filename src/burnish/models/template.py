@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from burnish.tool_calls.table import format_named
 from burnish.util.paths import expanded
 from burnish.util.safe_yaml import parse_yaml
 
@@ -48,14 +49,18 @@ class Style:
     template  a Jinja text, or a name: plain, none, tools, plain+tools, chatml+tools
     system    the system message of conversations that have none
     options   values for the template: {"enable_thinking": False}
+    calls     the format of tool calls, by name; None: that of the template (tool_calls/table.py)
     """
 
     template: str | None = None
     system: str | None = None
     options: str | None = None
+    calls: str | None = None
 
     def __post_init__(self) -> None:
         read_options(self.options)
+        if self.calls is not None:
+            format_named(self.calls)
 
     def defaults(self) -> str:
         """The Jinja text that gives a template the options and the system prompt, wherever a caller gives none."""

@@ -18,7 +18,7 @@ from burnish.report.tree import Node, calls_in, tree_of
 from burnish.store.control import order
 from burnish.store.health import RECENT, WINDOW, HealthLimits, worries
 from burnish.store.reader import ORDERS, RunStore, find_runs, open_store
-from burnish.store.records import TraceOrder, TraceRow
+from burnish.store.records import Evaluation, TraceOrder, TraceRow
 from burnish.store.schema import FILE
 
 Query = dict[str, str]
@@ -101,7 +101,7 @@ class Api:
                 "environment": info.get("environment", {}),
                 "git": info.get("git"),
                 "lr": info.get("lr"),
-                "evaluation": store.evaluation(),
+                "evaluation": {when: one and _measured(one) for when, one in store.evaluation().items()},
                 "metrics": _columns(rows),
                 "titles": titles(
                     [*dict.fromkeys(name for row in rows for name in row if name != "step"), *_held(store)]
@@ -242,7 +242,14 @@ def _listed(run: Summary, store: RunStore) -> dict[str, Any]:
 
 def _held(store: RunStore) -> list[str]:
     """The metric of the evaluations before and after training, as it is named among the metrics of a step."""
-    return [f"heldout/{one['name'].removeprefix('held-out ')}" for one in store.evaluation().values() if one]
+    return [name for one in store.evaluation().values() if one for name in _measured(one)["metrics"]]
+
+
+def _measured(stored: Evaluation) -> dict[str, Any]:
+    """A stored evaluation with its values by the names of metrics; the first is the measure."""
+    from burnish.evals.heldout import Outcome
+
+    return {**stored, "metrics": Outcome.from_json({"shown": [], **stored}).metrics()}
 
 
 def _history(store: RunStore) -> list[dict[str, Any]]:

@@ -317,10 +317,17 @@ GENERAL: list[Definition] = [
     *_chapter(
         "Held out",
         (
-            "heldout/accuracy",
-            "accuracy of the greedy replies (temperature 0) to held-out tasks, every eval_every steps",
+            "heldout/sampled_accuracy",
+            "share of the replies to held-out tasks, sampled at eval_temperature, that are right; every eval_every steps",
             "up",
         ),
+        ("heldout/accuracy", "accuracy of the greedy replies (temperature 0) to held-out tasks", "up"),
+        ("heldout/reward", "mean reward of sampled replies to held-out tasks", "up"),
+        ("heldout/greedy_reward", "mean reward of the greedy replies to held-out tasks", "up"),
+        ("heldout/success", "share of held-out episodes that are won, sampled at eval_temperature", "up"),
+        ("heldout/greedy_success", "share of held-out episodes that are won by greedy replies", "up"),
+        ("heldout/cut_off", "share of the held-out replies that ran into max_new_tokens", "down"),
+        ("heldout/*perplexity", "exp of the negative log-likelihood of held-out demonstrations", "down"),
         ("heldout/*", "the same number as in training, measured on held-out data; for tasks without a verifier"),
     ),
     *_chapter(

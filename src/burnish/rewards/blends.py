@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from burnish import papers
 from burnish.core.method import Option, Step
+from burnish.core.parts import State
 from burnish.credit.components import normalised
 from burnish.rewards import Scorer, register_shape
 from burnish.rewards.lengths import Coef
@@ -72,10 +73,10 @@ class SeveralMoments:
         self.name = "running_sum_moments"
         self.moments = {name: Moments(name) for name in names}
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {name: moments.state_dict() for name, moments in self.moments.items()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         for name, moments in self.moments.items():
             moments.load_state_dict(state[name])
 
@@ -178,10 +179,10 @@ class RunningMeans:
         for name, mean in found.items():
             self.means[name] = self.decay * self.means.get(name, mean) + (1 - self.decay) * mean
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"means": dict(self.means)}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.means = {name: float(x) for name, x in state["means"].items()}
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from burnish import papers
 from burnish.core.method import Group, Option, Part, Step
+from burnish.core.parts import State
 from burnish.core.scorer import RATINGS, SPAN
 from burnish.judges import read, vote
 from burnish.judges.checklist import HIGHEST, UNIVERSAL, Requirement, passes, read_checklist
@@ -35,10 +36,10 @@ class Checklists:
         while len(self.by_prompt) > KEPT:
             del self.by_prompt[next(iter(self.by_prompt))]
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> State:
         return {prompt: [one.stored() for one in found] for prompt, found in self.by_prompt.items()}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.by_prompt = {prompt: read_checklist(found, "checkpoint") for prompt, found in state.items()}
 
 

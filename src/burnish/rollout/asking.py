@@ -13,6 +13,7 @@ import torch
 from burnish.core.step import Step
 from burnish.core.types import Task
 from burnish.engine.mixture import Blend
+from burnish.models.layer_shards import held
 from burnish.models.model import Model
 from burnish.rollout.starts import Reply, Start, sample_key, write_arriving, write_on
 from burnish.serve import ChatServer, Question
@@ -183,7 +184,7 @@ def answer(server: ChatServer, questions: list[Question], step: Step, blend: Ble
 
 def _broken(model: Model) -> bool:
     """Whether a model's weights are NaN or infinite, so that the fault is not a request's."""
-    return not all(bool(torch.isfinite(weight).all()) for weight in model.module.parameters())
+    return not all(bool(torch.isfinite(held(weight)).all()) for weight in model.module.parameters())
 
 
 def _at_once(server: ChatServer) -> list[Question]:
@@ -214,6 +215,7 @@ def _tell(question: Question, conversation: Conversation, reply: Reply, step: St
         logps=said.logp.tolist(),
         prompt=whole[: len(whole) - len(said)],
         pieces=[chat.spelling.text(said.tokens[i : i + 1].numpy()) for i in range(len(said))],
+        reader=chat.reader,
     )
     message = read_message(assistant_message(answered, question.asked)[0])
     conversation.replied(said, message, answered.stopped == "length")

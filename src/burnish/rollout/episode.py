@@ -107,7 +107,8 @@ class Episode:
         self.why, self.failure, self.outcome = "turns", "", ""
         self.env = GuardedEnv(task.given["env"], step.settings.env_timeout)
         seated = self.other is not None
-        self.call = self.env.begin_reset(task.given.get("task"), task.given.get("seed", 0), seated)
+        reader = self.models[who].chat.reader
+        self.call = self.env.begin_reset(task.given.get("task"), task.given.get("seed", 0), seated, reader)
 
     @property
     def turns(self) -> list[Turn]:

@@ -14,6 +14,7 @@ from burnish.config.options import Config
 from burnish.core.method import Method
 from burnish.core.step import Settings
 from burnish.envs.named_tools import read_tools
+from burnish.evals.better import kind_of
 from burnish.methods.table import Entry
 from burnish.models.build import device_named
 from burnish.models.decoder_shape import DecoderShape
@@ -86,7 +87,7 @@ def compose(
     if scorers and not functions:
         source = unscored(source)
     if options.tools:
-        source = with_tools(source, read_tools(options.tools))
+        source = with_tools(source, read_tools(options.tools), options.tool_timeout)
     if options.agent:
         agent = read_pulled(options.agent) or load_function(options.agent, "agent")
         source = with_agent(source, agent, options.agent_pays)
@@ -112,6 +113,19 @@ def compose(
         )
     source = next((phase.draw.source for phase in method.phases if phase.draw.source is not None), source)
     return source, method
+
+
+def _evaluated(config: Config, source: Source) -> Config:
+    """The configuration, without evaluations where the task has no held-out rows: one row, say, trains alone."""
+    options = config.options
+    if not options.eval_tasks or source.size("heldout"):
+        return config
+    if options.patience or options.product == "best":
+        raise ValueError(
+            f"task {source.name!r} has no held-out rows, by which --patience and --product best go; give it more "
+            "rows, or leave out these options"
+        )
+    return replace(config, options=replace(options, eval_tasks=0))
 
 
 def plan(
@@ -144,20 +158,9 @@ def plan(
         config = replace(config, options=replace(options, task=pin(options.task)))
     config, method = _pinned_models(steps_of_epochs(config, source), method)
     require_same_tokens(replace(method, name=config.method), base)
+    config = _evaluated(config, source)
     options = config.options
-    if options.eval_tasks and source.size("heldout") == 0:
-        if options.patience or options.product == "best":
-            raise ValueError(
-                f"task {source.name!r} has no held-out rows, by which --patience and --product best go; give it more "
-                "rows, or leave out these options"
-            )
-        options = replace(options, eval_tasks=0)  # one row, say: it trains, and nothing is evaluated
-        config = replace(config, options=options)
-    if options.eval_measure == "loss" and Needs.of(method).samples:
-        raise ValueError(
-            f"--eval-measure loss is for methods that learn from given replies, and {config.method} samples its own; "
-            "leave it out"
-        )
+    kind_of(replace(method, name=config.method), source, options.eval_measure)
     check_engine(config, method)
     check_master_weights(config, method)
     check_shard(config, method)

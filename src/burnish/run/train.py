@@ -26,6 +26,7 @@ from burnish.evals.heldout import Outcome
 from burnish.learn.mismatch import ALARM
 from burnish.methods.table import Entry
 from burnish.models.build import Models, build, device_named
+from burnish.models.ranks import here
 from burnish.reward_functions.resolve import RewardSpec
 from burnish.run import data_versions, kernels, reward_versions
 from burnish.run.control import Control
@@ -42,6 +43,7 @@ from burnish.run.observers import Observers
 from burnish.run.passes import passes, steps_of_epochs
 from burnish.run.pipeline import Pipeline, SamplesElsewhere
 from burnish.run.plan import RunPlan, plan
+from burnish.run.same_everywhere import facts, require_same_everywhere
 from burnish.run.session import StoreSession
 from burnish.run.unseen_tools import unseen_tools
 from burnish.store.health import HealthLimits
@@ -158,6 +160,8 @@ def prepare(
     at, passed = checkpoint.newest(folder.path, folder.identity()) if folder else (None, [])
     computing = kernels.present(device_named(options.device))
     rows = data_versions.present(planned.source)
+    told = facts(planned.base, config.to_dict(), rows, planned.rewards, computing)
+    require_same_everywhere(here(), told)
     changed = _changes(folder, checkpoint.step_of(at) if at else 0, planned, computing, rows) if folder else {}
     local = settings if options.on == "here" else replace(settings, engine="local")  # on Ray, samplers have the engines
     rebuild = partial(
@@ -320,8 +324,8 @@ def _execute(run: Run, everyone: Observers, control: Control | Follower, saver: 
     folder.confirm()
     if any(phase.learn.trainees for phase in run.method.phases):
         model = folder.path / "model"
-    if model is not None and folder.writes:
-        checkpoint.publish_model(run.models[run.method.product], model, merge=options.merge)
+    if model is not None:
+        checkpoint.publish_product(run.models, run.method.product, model, merge=options.merge)
     folder.confirm()  # a run whose folder is gone must end with an error
     kept = run.best.kept if options.keep_best else None
     result = Result(folder.path, model, before, after, folder.metrics(), ended=early, best=kept)

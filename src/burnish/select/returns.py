@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from typing import Any
 
-from burnish.core.parts import Part, supplies
+from burnish.core.parts import Part, State, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group
 
@@ -29,10 +28,10 @@ class Returns:
         """LMRL-Gym's score of a return beside these."""
         return normalised_score(value, min(self.seen), statistics.fmean(self.seen), max(self.seen))
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"seen": self.seen}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.seen = [float(value) for value in state["seen"]]
 
 

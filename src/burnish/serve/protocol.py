@@ -1,11 +1,12 @@
 """The OpenAI protocol of chat completions: what a request asks, and the JSON of its answer, whole or streamed.
 
 Token ids are returned as `prompt_token_ids` and, in the choice, `token_ids`. Tool calls are read from the text of a
-reply (envs/tools.py).
+reply (tool_calls).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import uuid
@@ -14,11 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from burnish.core.messages import Message, check_message, well_formed
-from burnish.envs.tools import call_id, parse_calls
+from burnish.envs.tool_schema import coerced
+from burnish.serve.pictures import with_references
+from burnish.tool_calls import AUTO_READER, Reader, ToolCall, call_id
 from burnish.util.untrusted import parse_json
 
 MOST_MESSAGES = 10_000
 MODEL_CHARACTERS = 200  # of the model's name, which answers repeat
+THOUGHTS = ("reasoning_content", "reasoning")  # keys of a message: the thoughts before what it says
 COLDEST = 1e-5  # a lower temperature is 0: the likeliest token is all that has weight, and 1e-38 divides to infinity
 NEUTRAL = {"n": 1, "response_format": {"type": "text"}, "stop": []}  # values of options that are not supported
 UNSUPPORTED = ("n", "presence_penalty", "frequency_penalty", "logit_bias", "response_format", "stop")
@@ -44,7 +48,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class Answered:
-    """A completion: its text, why it stopped, its tokens and their log-probs, and the tokens of its prompt."""
+    """A completion: its text, why it stopped, its tokens and their log-probs, and the tokens of its prompt.
+
+    reader: how the model's replies are read
+    """
 
     text: str
     stopped: str
@@ -52,6 +59,7 @@ class Answered:
     logps: list[float]
     prompt: list[int]
     pieces: list[str]
+    reader: Reader = AUTO_READER
 
 
 @dataclass(frozen=True)
@@ -126,21 +134,40 @@ def chunks(answered: Answered, asked: Asked) -> Iterator[dict[str, Any]]:
 def assistant_message(answered: Answered, asked: Asked) -> tuple[dict[str, Any], str]:
     """The message of a reply, with the tool calls that it makes where tools were offered, and why it stopped."""
     reason = "length" if answered.stopped == "length" else "stop"
-    calls = [call for call in parse_calls(answered.text) if not call.problem] if asked.tools else []
+    reply = answered.reader.read(answered.text)
+    thinks = answered.reader.thinks and reply.reasoning
+    thoughts = {"reasoning_content": reply.reasoning} if thinks else {}
+    calls = [call for call in reply.calls if not call.problem] if asked.tools else []
     if not calls:
-        return {"role": "assistant", "content": answered.text}, reason
+        content = answered.text
+        if thinks:
+            content = reply.content if not reply.calls else answered.reader.answer(answered.text)
+        return {"role": "assistant", "content": content.strip() if thinks else content, **thoughts}, reason
     made = [
         {
             "id": call.id or call_id(i, answered.text),
             "type": "function",
-            "function": {"name": call.name, "arguments": json.dumps(dict(call.arguments), ensure_ascii=False)},
+            "function": {"name": call.name, "arguments": json.dumps(_typed(call, asked), ensure_ascii=False)},
         }
         for i, call in enumerate(calls)
     ]
-    before = answered.text.partition("<tool_call>")[0].partition("[TOOL_CALLS]")[0].strip()
-    if before.startswith(("{", "<|python_tag|>")):  # Llama 3: the call is all of the reply
-        before = ""
-    return {"role": "assistant", "content": before or None} | {"tool_calls": made}, "tool_calls"
+    before = reply.content.strip() or None
+    return {"role": "assistant", "content": before, **thoughts} | {"tool_calls": made}, "tool_calls"
+
+
+def _typed(call: ToolCall, asked: Asked) -> dict[str, object]:
+    """The arguments of a call as the schema of its tool has them, where they can be read so: XML has only texts."""
+    given = dict(call.arguments)
+    functions = (tool.get("function") for tool in asked.tools)
+    named = [one.get("parameters") for one in functions if isinstance(one, Mapping) and one.get("name") == call.name]
+    schema: Mapping[str, object] = next((one for one in named if isinstance(one, Mapping)), {})
+    properties, defs = schema.get("properties"), schema.get("$defs")
+    for key, value in given.items():
+        if not isinstance(properties, Mapping):
+            break
+        with contextlib.suppress(ValueError):  # the client's own check says what is wrong
+            given[key] = coerced(value, properties.get(key), key, defs if isinstance(defs, Mapping) else {})
+    return given
 
 
 def _head(asked: Asked, kind: str) -> dict[str, Any]:
@@ -171,6 +198,7 @@ def read_message(given: Any) -> Message:
     if message["role"] == "developer":
         message["role"] = "system"
     try:
+        message["content"] = with_references(message["content"])
         check_message(message)
     except ValueError as error:
         raise BadRequest(str(error)) from None
@@ -217,5 +245,6 @@ def _count(value: Any) -> int | None:
 
 
 def said_texts(messages: Sequence[Message]) -> list[str]:
-    """The messages as texts that can be compared, whatever form their parts have."""
-    return [json.dumps(message, sort_keys=True, ensure_ascii=False, default=str) for message in messages]
+    """The messages as texts that can be compared, whatever form their parts have; clients may drop thoughts."""
+    kept = [{key: value for key, value in message.items() if key not in THOUGHTS} for message in messages]
+    return [json.dumps(message, sort_keys=True, ensure_ascii=False, default=str) for message in kept]

@@ -205,7 +205,10 @@ def hacking(first: History, last: History, limits: HealthLimits) -> str | None:
 def over_optimised(first: History, last: History, limits: HealthLimits) -> str | None:
     """Over-optimisation: the held-out score falls while the training reward does not."""
     measured = [(i, name, x) for i, m in enumerate(last) for name, x in m.items() if name.startswith("heldout/")]
-    points = [(i, x) for i, name, x in measured if name.endswith(("accuracy", "reward")) and x is not None]
+    watched = [
+        name for _, name, _ in measured if name.endswith(("accuracy", "success"))
+    ]  # not the reward: it is judged
+    points = [(i, x) for i, name, x in measured if watched and name == watched[0] and x is not None]
     if len(points) < 3:
         return None
     at, best = max(points, key=lambda point: point[1])
@@ -214,7 +217,7 @@ def over_optimised(first: History, last: History, limits: HealthLimits) -> str |
     if then is None or reward is None or not (now < best - 0.05 and points[-2][1] < best - 0.03 and reward >= then):
         return None
     return (
-        f"held-out has fallen from {best:.1%} to {now:.1%} while the training reward has not ({then:.2f} to "
+        f"held-out accuracy has fallen from {best:.1%} to {now:.1%} while the training reward has not ({then:.2f} to "
         f"{reward:.2f}): the run over-optimises; use the checkpoint from before, a larger --beta, or more varied tasks"
     )
 

@@ -86,7 +86,8 @@ class ReasoningGym:
 
     def facts(self, task: Task) -> Mapping[str, Any]:
         """The problem, in reasoning-gym's format."""
-        return task.given["problem"]
+        problem: Mapping[str, Any] = task.given["problem"]
+        return problem
 
     def verify(self, task: Task, reply: str) -> Verdict:
         """The dataset's own score of the reply or of its final answer, whichever is higher. Runs in the sandbox."""

@@ -179,14 +179,19 @@ def unscored(source: Source) -> TaskSet:
     return replace(tasks, scoring=ZeroScoring(tasks.scoring), rewarded_by="scorers", drop_failed=False)
 
 
-def with_tools(source: Source, tools: Sequence[Tool]) -> TaskSet:
-    """The tasks with tools, which the model may call before it answers; the chat template has their schemas."""
-    return replace(task_set(source), tools=tuple(tools)).changed(partial(_with_tools, tuple(tools)), "env", "tools")
+def with_tools(source: Source, tools: Sequence[Tool], seconds: float | None = None) -> TaskSet:
+    """The tasks with tools, which the model may call before it answers; the chat template has their schemas.
+
+    seconds: that one call may take; None: as long as a step of an environment
+    """
+    change = partial(_with_tools, tuple(tools), seconds)
+    return replace(task_set(source), tools=tuple(tools)).changed(change, "env", "tools")
 
 
-def _with_tools(tools: tuple[Tool, ...], split: str, task: Task) -> Task:
+def _with_tools(tools: tuple[Tool, ...], seconds: float | None, split: str, task: Task) -> Task:
     schemas = [dict(tool.schema) for tool in tools]
-    return replace(task, given={**task.given, "env": partial(ToolEnv, tools), "tools": schemas})
+    env = partial(ToolEnv, tools, seconds, {"prompt": task.prompt, **task.given})
+    return replace(task, given={**task.given, "env": env, "tools": schemas})
 
 
 def with_agent(source: Source, agent: Callable[..., Any] | Pulled, pays: bool) -> TaskSet:

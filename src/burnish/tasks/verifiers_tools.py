@@ -22,9 +22,10 @@ from burnish.core.task import Task
 from burnish.envs.guarded import in_loop
 from burnish.envs.played import Played
 from burnish.envs.protocol import Outcome
-from burnish.envs.tools import Tool, ToolEnv, parse_calls
+from burnish.envs.tools import Tool, ToolEnv
 from burnish.tasks.source import Source
 from burnish.tasks.verifiers_trace import VerifiersTrace, library
+from burnish.tool_calls import AUTO_READER, Reader
 
 _STATE: ContextVar[Any] = ContextVar("state of the episode whose tool is called")
 
@@ -61,13 +62,16 @@ class ToolsetEnv:
         self.found, self.shared = found, shared
         self.trace = VerifiersTrace(found, prompt)
         self._own: list[Any] = []
+        self._reader = AUTO_READER
 
-    def reset(self) -> str:
+    def reset(self, reader: Reader | None = None) -> str:
         """Make the toolsets of the task. The prompt is the task's own."""
+        self._reader = reader or AUTO_READER
         in_loop(self._called(self.found.setup))
         self._own = self.found.toolsets(self.found.config)
         own = in_loop(_set_up(self._own, self.found.data))
         self._calls = ToolEnv([_of_episode(tool, self.trace.state) for tool in (*self.shared, *own)])
+        self._calls.reset(reader=reader)
         return ""
 
     def tools(self) -> list[Any]:
@@ -76,7 +80,7 @@ class ToolsetEnv:
 
     def step(self, action: str) -> Outcome:
         """Make the calls of a reply; pay at the end."""
-        calls, found = parse_calls(action), self._calls.step(action)
+        calls, found = self._reader.read(action).calls, self._calls.step(action)
         answers = found.observation if isinstance(found.observation, tuple) else ()
         said: dict[str, Any] = {"role": "assistant", "content": action}
         if calls:

@@ -127,7 +127,9 @@ def levelled_tests(
     """
 
     def value(row: Row, outcome: Outcome) -> float:
-        return level_points(levels_of(row, levels, outcome.total), outcome.marks, strict)
+        # a program that ended early, or did not compile, does not say how many tests the row has
+        tests = outcome.total if outcome.kind in (Class.PASSED, Class.WRONG) else 0
+        return level_points(levels_of(row, levels, tests), outcome.marks, strict)
 
     return value
 

@@ -12,7 +12,7 @@ from burnish import credit, draw, learn, rollout, score, select
 from burnish.core.messages import prompt_shown
 from burnish.core.parts import Part, Rollout, names, supplies
 from burnish.core.step import Step
-from burnish.core.types import Group, Task
+from burnish.core.types import Group, Task, Trace
 from burnish.judges import templates
 from burnish.judges.question import Template
 from burnish.judges.rewrites import Words
@@ -108,7 +108,7 @@ def outcomes(leads: Sequence[float]) -> dict[str, int]:
     return {"won": sum(x < 0 for x in leads), "lost": sum(x > 0 for x in leads), "tied": sum(x == 0 for x in leads)}
 
 
-def _parties(group: Group, target: str, rival: str) -> tuple:
+def _parties(group: Group, target: str, rival: str) -> tuple[Trace | None, list[Trace]]:
     own = next((trace for trace in group.traces if target in trace.authors()), None)
     return own, [trace for trace in group.traces if rival in trace.authors()]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from burnish import credit, draw, learn, rollout, score, select
-from burnish.core.parts import Part, chain, supplies
+from burnish import credit, draw
+from burnish.core.parts import Part, State, chain, supplies
 from burnish.core.schedules import Schedule
 from burnish.core.step import Step
 from burnish.core.types import Group
@@ -18,8 +18,9 @@ from burnish.learn.maths.preference import Replies
 from burnish.learn.term import Authors, Term
 from burnish.learn.terms.compared import pair_term
 from burnish.learn.terms.preference_pairs import dpo_both_ways
-from burnish.method import Method, Option, frozen, method, roles
+from burnish.method import Method, Option
 from burnish.methods import opt, papers, register
+from burnish.methods.given_pairs import from_pairs_and_ref
 
 METRICS = (("label_reliability", "Credit", "estimated share of right labels", "up"),)
 
@@ -53,10 +54,10 @@ class Reliability:
     def saw(self, confidence: float) -> None:
         self.value += self.momentum * (confidence - self.value)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"value": self.value}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.value = float(state["value"])
 
 
@@ -120,13 +121,8 @@ def lcpo(
     p and c come from the policy before the update. reliability = 1 would be DPO: every label is trusted.
     """
     annotator = Reliability(reliability, momentum)
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        credit=chain(credit.cached_ref(task), credit.streams("policy", logp="now"), label_confidence(annotator, beta)),
-        learn=learn.Learn(trusted(beta, on="demo")),
-        models=roles(ref=frozen("policy")),
-        lr_share=0.1,
+    return from_pairs_and_ref(
+        task,
+        trusted(beta, on="demo"),
+        then=chain(credit.streams("policy", logp="now"), label_confidence(annotator, beta)),
     )

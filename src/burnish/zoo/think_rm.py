@@ -10,7 +10,7 @@ from typing import Annotated
 from burnish import credit, draw, learn, rollout, score
 from burnish.core.parts import Part, supplies
 from burnish.core.step import Step
-from burnish.core.types import Group
+from burnish.core.types import Group, Trace
 from burnish.credit.baselines import spread
 from burnish.judges import templates, vote
 from burnish.judges.question import Template
@@ -54,7 +54,7 @@ def leads_by_score(score: str = "reward") -> Part:
     return Part(name="leads_by_score", call=call, reads=frozenset({f"score:{score}"}), writes=frozenset({"score:lead"}))
 
 
-def _write(traces: list, matrix: list[list[float]]) -> None:
+def _write(traces: list[Trace], matrix: list[list[float]]) -> None:
     for trace, row, strength in zip(traces, matrix, vote.pair_strengths(matrix), strict=True):
         trace.note[ROW] = row
         trace.scores["lead"] = strength

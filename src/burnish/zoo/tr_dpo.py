@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from burnish import credit, draw, learn, rollout, score, select
+from burnish import credit, draw, learn
 from burnish.core.roles import ema
-from burnish.method import Method, Option, method, roles
+from burnish.method import Method, Option
 from burnish.methods import opt, register
+from burnish.methods.given_pairs import from_pairs
 from burnish.papers import Paper
 
 TR_DPO = Paper("tr-dpo", "2404.09656", "Learn Your Reference Model for Real Good Alignment")
@@ -38,13 +39,4 @@ def tr_dpo(
     the soft update and 512 steps for the hard one; both at once is the pair of defaults of other libraries. A reference
     that never moves (sync beyond the run) is DPO.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        credit=credit.ref(),
-        learn=learn.Learn(learn.dpo(beta, on="demo")),
-        models=roles(ref=ema("policy", 1 - alpha, every=sync)),
-        lr_share=0.1,
-    )
+    return from_pairs(task, learn.dpo(beta, on="demo"), credit=credit.ref(), ref=ema("policy", 1 - alpha, every=sync))

@@ -95,7 +95,7 @@ export function runView(page, names) {
     const held = all.filter((name) => name.startsWith("heldout/"));
     held.forEach((name) => used.add(name));
     const learning = [...fit(FIRST).map(draw1), ...held.map(heldOut), ...fit(["score/*"]).map(draw1)];
-    if (!held.length && [...runs.values()].some((run) => run.evaluation?.after)) learning.push(heldOut(heldOutName([...runs.values()].find((run) => run.evaluation?.after).evaluation.after)));
+    if (!held.length && [...runs.values()].some((run) => run.evaluation?.after)) learning.push(...Object.keys([...runs.values()].find((run) => run.evaluation?.after).evaluation.after.metrics).map(heldOut));
     const health = fit(HEALTH).map(draw1);
     const rest = all.filter((name) => !used.has(name)).map(draw1);
     const speed = names.length === 1 ? [throughput(one(), steps)] : [];
@@ -107,8 +107,8 @@ export function runView(page, names) {
     const lines = groups().map((group) => ({ label: names.length > 1 ? group.label : name, colour: group.colour, dotted: true, runs: group.runs.map((run) => {
       const points = (run.metrics.series[name] || []).map((value, i) => [run.metrics.steps[i] + 1, value]).filter(([, value]) => value !== null);
       const { before, after } = run.evaluation || {};
-      if (before && name === heldOutName(before)) points.unshift([0, before.value.mean]);
-      if (after && name === heldOutName(after) && run.about.state !== "running") points.push([run.about.step, after.value.mean]);
+      if (before?.metrics[name] !== undefined) points.unshift([0, before.metrics[name]]);
+      if (after?.metrics[name] !== undefined && run.about.state !== "running") points.push([run.about.step, after.metrics[name]]);
       return { steps: points.map(([x]) => x), values: points.map(([, y]) => y) };
     }) }));
     return chart({ ...titled(name), what: meaning(name), series: lines, steps: 0 });
@@ -158,7 +158,7 @@ function tilesOf(run) {
   const tile = (label, value, note = "") => el("div", { class: "tile" }, el("span", {}, label), el("b", {}, value), el("small", {}, note));
   const found = [];
   const heldOut = latestHeldOut(run);
-  if (heldOut) found.push(tile("held out", heldOut.value, heldOut.note));
+  if (heldOut) found.push(tile(heldOut.title, heldOut.value, heldOut.note));
   for (const [label, pattern] of [["reward", "reward"], ["entropy", "*/entropy"], ["KL", "kl/loss"], ["KL", "kl"], ["NLL", "*/nll"], ["length", "length"]]) {
     const name = named(pattern);
     if (name && !found.some((one) => one.firstChild.textContent === label)) found.push(tile(label, number(last(name)), run.titles[name]?.unit || "last step"));
@@ -179,12 +179,13 @@ function latestHeldOut(run) {
   const { before, after } = run.evaluation || {};
   const write = (name, value) => (run.titles[name]?.unit === "%" ? percent(value) : number(value));
   const was = before ? `before: ${write(heldOutName(before), before.value.mean)}` : "";
-  if (after && run.about.state !== "running") return { value: write(heldOutName(after), after.value.mean), note: was };
+  const titled = (name) => run.titles[name]?.title || "held out";
+  if (after && run.about.state !== "running") return { title: titled(heldOutName(after)), value: write(heldOutName(after), after.value.mean), note: was };
   const name = before ? heldOutName(before) : Object.keys(run.metrics.series).find((one) => one.startsWith("heldout/"));
   const values = (name && run.metrics.series[name]) || [];
   const at = values.findLastIndex((value) => value !== null && value !== undefined);
-  if (at >= 0) return { value: write(name, values[at]), note: [`step ${run.metrics.steps[at] + 1}`, was].filter(Boolean).join(", ") };
-  return before ? { value: write(heldOutName(before), before.value.mean), note: "before training" } : null;
+  if (at >= 0) return { title: titled(name), value: write(name, values[at]), note: [`step ${run.metrics.steps[at] + 1}`, was].filter(Boolean).join(", ") };
+  return before ? { title: titled(heldOutName(before)), value: write(heldOutName(before), before.value.mean), note: "before training" } : null;
 }
 
 function timeOf(run) {

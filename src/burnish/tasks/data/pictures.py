@@ -10,8 +10,6 @@ array, or the {"bytes", "path"} of a `datasets` column. A row without any of the
 
 from __future__ import annotations
 
-import base64
-import binascii
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,13 +20,13 @@ import numpy as np
 
 from burnish.core.messages import IMAGE
 from burnish.media.decode import BadPicture, require_pillow, size_of
+from burnish.media.inline import inline_reference
 from burnish.media.processor import MARKER
 from burnish.media.store import KEPT, STORE
 from burnish.tasks.data.messages import said_messages, without_nulls
 from burnish.tasks.data.rows import Row
 
 PICTURE_PARTS = (IMAGE, "image_url", "input_image")
-_BASE64 = re.compile(r"data:image/[\w.+-]+;base64,(.*)", re.DOTALL)
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
@@ -75,11 +73,12 @@ def reference(value: Any, where: str, folder: Path | None = None) -> str:
 def _of_text(value: str, where: str, folder: Path | None) -> str:
     if value.startswith(KEPT):
         return value
-    if inline := _BASE64.match(value):
-        try:
-            return _kept(base64.b64decode(inline[1], validate=True), where)
-        except binascii.Error:
-            raise ValueError(f"{where}: a picture is not valid base64; write it again") from None
+    try:
+        inline = inline_reference(value)
+    except BadPicture as error:
+        raise ValueError(f"{where}: the picture that came inside the row {error}") from None
+    if inline is not None:
+        return inline
     value = value.removeprefix("file://")
     if _URL.match(value) or value.startswith("data:"):
         raise ValueError(

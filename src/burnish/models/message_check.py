@@ -1,4 +1,4 @@
-"""What a chat refuses in messages before its template sees them."""
+"""Messages that a chat template cannot write: refused before it drops a part of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from burnish.core.messages import Message
 
 
 def refuse_tool_calls(messages: Sequence[Message]) -> None:
+    """Raise ValueError where a message has tool calls."""
     if any(message.get("tool_calls") for message in messages):
         raise ValueError(
             "a message has tool calls, but the chat template writes none; --chat-template tools adds them to the "
@@ -16,6 +17,7 @@ def refuse_tool_calls(messages: Sequence[Message]) -> None:
 
 
 def check_role(message: Mapping[str, object]) -> None:
+    """Raise ValueError where a message has no role that templates have."""
     role = message.get("role")
     if not isinstance(role, str) or not role.replace("_", "").replace("-", "").isalnum():
         raise ValueError(
