@@ -22,7 +22,7 @@ def configure(config: pytest.Config) -> None:
     """Read once what had passed, for all workers: each must collect the same tests."""
     worker = getattr(config, "workerinput", None)
     if worker is not None:
-        config.had_passed = frozenset(worker["had_passed"])  # type: ignore[attr-defined]
+        config.had_passed = frozenset(worker.get("had_passed", ()))  # type: ignore[attr-defined]
         return
     file = Path(config.option.passed) if config.option.passed else None
     config.had_passed = frozenset(file.read_text().splitlines() if file and file.exists() else ())  # type: ignore[attr-defined]

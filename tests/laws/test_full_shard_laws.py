@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 from conftest import SMALL, build_method, credited, make_model, run_options_for, run_ranks
 from test_shard_laws import alone
+from test_shard_laws import gradients as gradients_of_states
 from torch import Tensor
 
 from burnish.checkpoint import checkpoint
@@ -35,13 +36,14 @@ from burnish.models.layer_shards import held, is_divided, layers_of, whole_of
 from burnish.models.loader import Loader
 from burnish.models.lora import Lora, add_lora
 from burnish.models.model import Model
+from burnish.models.sharded_states import ShardedStates
 from burnish.models.sharded_weights import ShardedWeights
 from burnish.models.turns import DONE, Turns
 
 SECONDS = 280.0  # for everything that a group of ranks finds out
 SETTINGS = replace(SMALL, token_budget=60)  # several passes, of which the ranks have different numbers
 # Given replies, groups sampled from gathered weights, a critic; phases, pairs, a teacher, a reward model, refills.
-KINDS, MORE = ("sft", "grpo", "ppo"), ("dpo", "archer", "opd", "reward_model", "dapo", "online_dpo", "spo")
+KINDS, MORE = ("sft", "grpo", "ppo"), ("dpo", "archer", "opd", "reward_model", "dapo", "online_dpo")
 Tensors = dict[str, Tensor]
 
 
@@ -67,6 +69,8 @@ def cast_of(method: Method, base: Path, settings: Settings, lora: int | None = N
 def gradients(model: Model) -> Tensors:
     """A model's gradient, whole, on rank 0."""
     optimiser, found = model.optimiser, {}
+    if isinstance(optimiser.states, ShardedStates):
+        return gradients_of_states(model)
     for name, p in optimiser.named.items():
         own = optimiser.moved[name].grad
         if isinstance(optimiser.states, ShardedWeights):

@@ -10,10 +10,9 @@ import burnish
 
 SRC = Path(burnish.__file__).parent
 ROOT = SRC.parent.parent
-ANY_PER_THOUSAND = 11  # only ever lowered; the goal is 8
+ANY_PER_THOUSAND = 8  # only ever lowered
 STILL_FOUND = {  # packages in which results may still be called `found`, rather than by what they are
-    *("commands", "compose", "config", "core", "datagen", "draw", "envs", "evals", "kernels", "methods", "rewards"),
-    *("rollout", "run", "score", "select", "serve", "tasks", "zoo"),
+    *("commands", "envs", "evals", "kernels", "rewards", "rollout", "run", "score", "tasks", "zoo"),
 }
 
 

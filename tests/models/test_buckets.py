@@ -37,6 +37,16 @@ def test_each_tensor_is_in_one_bucket(sizes: list[int], expected: list[list[int]
     assert [id(t) for bucket in found for t in bucket] == [id(t) for t in tensors]
 
 
+def test_each_tensor_is_sent_by_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four tensors of two ranks; the third rank owns none. A bucket holds those of one owner."""
+    sent: list[tuple[list[int], int]] = []
+    monkeypatch.setattr(ranks.Ranks, "connected", True)
+    monkeypatch.setattr(ranks, "_at_once", lambda some, how: sent.append(([id(t) for t in some], how.keywords["src"])))
+    a, b, c, d = (torch.zeros(2) for _ in range(4))
+    ranks.Ranks(1, 3).spread([a, b, c, d], [0, 1, 0, 1])
+    assert sent == [([id(a), id(c)], 0), ([id(b), id(d)], 1)]
+
+
 def test_number_formats_are_not_mixed() -> None:
     tensors = [torch.zeros(2), torch.zeros(2, dtype=BF16), torch.zeros(2, dtype=BF16), torch.zeros(2)]
     assert [len(bucket) for bucket in _buckets(tensors)] == [1, 2, 1]

@@ -56,7 +56,7 @@ def test_ranks_with_the_same_may_write_elsewhere_and_have_other_memory(small_mod
         ),
         ({"rows": {}}, r"another data train.jsonl than rank 0 \(none, not 12 rows abc\).*; copy the file"),
         ({"rewards": {"mine.py:f": "78"}}, "another reward mine.py:f than rank 0 .*; copy the reward's file"),
-        ({"computing": {"sha256": "k2"}}, r"another kernels than rank 0 \(k2, not k1\)"),
+        ({"computing": {"sha256": "k2"}}, r"another kernel library than rank 0 \(k2, not k1\)"),
         (
             {"config": {"method": "sft", "lr": 2e-5}},
             "another config than rank 0 .*; start all ranks with the same file",

@@ -36,7 +36,7 @@ class Metrics(list[dict[str, Any]]):
         """The names of the metrics."""
         return [name for name in dict.fromkeys(name for row in self for name in row) if name != "step"]
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> object:
         """A pandas DataFrame, one row a step."""
         try:
             import pandas

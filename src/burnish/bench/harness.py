@@ -20,9 +20,9 @@ TOKENS = 256  # of a reply, where a task does not say
 
 def harness_model(model: Model) -> Any:
     """The model as an `lm_eval.api.model.LM`: loglikelihood, loglikelihood_rolling, generate_until, chat templates."""
-    base = _lm_eval("lm_eval.api.model").LM
+    base: Any = _lm_eval("lm_eval.api.model").LM
 
-    class BurnishLM(base):  # type: ignore[name-defined,misc]
+    class BurnishLM(base):  # type: ignore[misc]
         """burnish's engine behind the interface of the harness."""
 
         @property
@@ -36,8 +36,8 @@ def harness_model(model: Model) -> Any:
             return model.chat.template.render(chat_history, add_generation_prompt)
 
         def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-            pairs = [pair_of(model.chat, *request.args, model.context) for request in requests]
-            return [tuple(one) for one in likelihoods(model, pairs)]
+            pairs = [pair_of(model.chat, request.args[0], request.args[1], model.context) for request in requests]
+            return [(one.logp, one.greedy) for one in likelihoods(model, pairs)]
 
         def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
             return [_rolling(model, request.args[0]) for request in requests]

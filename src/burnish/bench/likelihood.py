@@ -40,9 +40,11 @@ def pair_of(chat: Chat, context: str, continuation: str, limit: int) -> Pair:
     if spaces:
         context, continuation = context[:-spaces], context[-spaces:] + continuation
     encode = chat.tokenizer.encode
+    whole: list[int]
     if not context:
         start = getattr(chat.tokenizer, "bos_token_id", None) or chat.tokenizer.eos_token_id
-        whole, before = [start, *encode(continuation, add_special_tokens=False)], 1
+        assert start is not None  # a tokenizer without an end is refused when the model is loaded
+        whole, before = [int(start), *encode(continuation, add_special_tokens=False)], 1
     else:
         whole, before = encode(context + continuation), len(encode(context))
     said = max(1, len(whole) - before)

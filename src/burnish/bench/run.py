@@ -54,7 +54,7 @@ def measure(
     chat: the examples and the question are a user's message in the model's chat template; else plain text
     """
     rows = data.asked[:most]
-    count = bench.shots if shots is None else shots
+    count = bench.shots if shots is None or not bench.shots else shots  # some are never asked with examples
     if chat and isinstance(bench.measure, Choices):
         raise ValueError(
             f"{bench.name} compares the likelihood of given answers, in plain text; leave out --bench-chat"

@@ -16,6 +16,7 @@ from rich.text import Text
 from burnish.commands.eval_reports import (
     Report,
     between,
+    cut_replies,
     of_likelihood,
     of_preference,
     of_shifts,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from burnish.tasks.source import Source
 
 SAMPLES = 4
-TASKS, TOKENS = 200, 64
+TASKS = 200
 MEASURES = ("auto", "accuracy", "reward", "preference", "likelihood", "shift")
 
 
@@ -65,7 +66,8 @@ class EvalOptions:
     seed: int = 0
     """The same seed samples the same replies."""
     max_new_tokens: Annotated[int | None, Option(at_least=1)] = None
-    """The longest reply, in tokens, by default 64; of a benchmark, its own."""
+    """The longest reply, in tokens; of a benchmark, its own; else by default as long as the replies in the data, within
+    the model's context, 256 where they have none, and 64 for the tasks in the box."""
     max_length: Annotated[int | None, Option(at_least=1)] = None
     """The longest row, in tokens; by default the model's context."""
     on_long: Annotated[str, Option(choices=("drop", "truncate", "stop"))] = "drop"
@@ -130,7 +132,7 @@ def main(words: list[str]) -> int:
         return main_of(models[0], options, console)
     if named := [name for name in ("bench_data", "shots", "trained_on", "out") if getattr(options, name) is not None]:
         raise ValueError(f"--{named[0].replace('_', '-')} belongs to benchmarks; add --bench gsm8k, or another")
-    options = replace(options, tasks=options.tasks or TASKS, max_new_tokens=options.max_new_tokens or TOKENS)
+    options = replace(options, tasks=options.tasks or TASKS)
     report = _report(models[0], options, console)
     if options.json:
         print(json.dumps({"model": models[0], "task": options.task, "seed": options.seed, **report.numbers}, indent=1))
@@ -149,8 +151,10 @@ def _report(name: str, options: EvalOptions, console: Console) -> Report:
     from burnish.envs.named_tools import read_tools
     from burnish.evals import measures
     from burnish.evals.token_shift import token_shifts
+    from burnish.models.known_models import resolve
     from burnish.models.template import Style, read_template
     from burnish.run.lengths import Needs, fit
+    from burnish.run.reply_length import reply_length
     from burnish.tasks.resolve import resolve_task
     from burnish.tasks.task_set import with_opponent, with_tools
 
@@ -165,15 +169,12 @@ def _report(name: str, options: EvalOptions, console: Console) -> Report:
     guides = read_guides(options.guide, options.against)
     if guides.blend is not None and measure not in ("accuracy", "reward"):
         raise ValueError(f"--guide changes how replies are written, and the measure {measure} reads none; leave it out")
-    settings = Settings(
-        max_new_tokens=options.max_new_tokens or TOKENS,
-        max_length=options.max_length,
-        on_long=options.on_long,
-        train_on=options.train_on,
-        turns=options.turns,
-    )
     style = Style(
         read_template(options.chat_template), options.system_prompt, options.template_option, options.tool_parser
+    )
+    longest = options.max_new_tokens or reply_length(source, resolve(name), style)
+    settings = Settings(
+        **{one: getattr(options, one) for one in ("max_length", "on_long", "train_on", "turns")}, max_new_tokens=longest
     )
     reader = "rm" if scores else "policy"
     if scores:
@@ -307,6 +308,8 @@ def _of_replies(
         rate = Text.from_markup(f"[bold]{wins.mean:.1%}[/]  {range_of(wins)}")
         parts.append(Text.assemble(f"win rate against {options.reference} ", rate))
     parts.append(_first_tasks(several or greedy, judged=measure == "accuracy", boxed=console.is_terminal))
+    numbers["cut_off"] = (several or greedy).cut
+    parts += cut_replies(greedy, several, settings.max_new_tokens)
     beside = f" and {options.k} at temperature {options.temperature:g}" if several else ""
     different = f" ({greedy.different} different)" if greedy.different < len(greedy.correct) else ""
     heading = (

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 # name -> (module of burnish.commands with a function `main(words)`, help text)
 COMMANDS: dict[str, tuple[str, str]] = {
+    "choose": ("choose", "which method for my data? It asks, and prints the command"),
     "train": ("train", "train a model; measure it on held-out tasks"),
     "recipe": ("recipe", "several stages (SFT, pairs, DPO, RL, ...) from one file"),
     "launch": ("launch", "run on several machines: slurm, kubernetes, ray or ssh"),
     "plan": ("plan", "the GPU memory that a run will need, before it is loaded"),
+    "simulate": ("simulate", "what steps would take on a cluster, from 1 to 4,096 GPUs"),
     "methods": ("methods", "list the methods"),
     "show": ("show", "one method: paper, formula, composition, flags"),
     "tasks": ("tasks", "list the tasks, or show one"),

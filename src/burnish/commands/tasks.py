@@ -35,7 +35,7 @@ class TasksOptions:
     What is trained on is green in a terminal, and between ⟦ and ⟧ elsewhere: the replies that sft trains on, and both
     replies of a pair."""
 
-    rows: int = 2
+    tasks: int = 2
     """How many tasks are shown."""
     columns: str | None = None
     """Columns of a dataset that have unusual names: prompt=text,answer=gold."""
@@ -84,8 +84,8 @@ def _one(name: str, options: TasksOptions, console: Console) -> None:
 
     if options.train_on not in TRAIN_ON:
         raise ValueError(f"--train-on is {options.train_on!r}; it is {', '.join(TRAIN_ON[:-1])} or {TRAIN_ON[-1]}")
-    if options.rows < 1:
-        raise ValueError(f"--rows is {options.rows}; it must be at least 1")
+    if options.tasks < 1:
+        raise ValueError(f"--tasks is {options.tasks}; it must be at least 1")
     source = resolve_task(name, columns=options.columns)
     if not source.gives & {"demo", "chosen", "responses", "env"}:
         cut_to_replies(source)  # as sft reads them
@@ -99,7 +99,7 @@ def _one(name: str, options: TasksOptions, console: Console) -> None:
     console.print(
         Text(f"{counted}; gives {', '.join(sorted(source.gives)) or 'nothing beyond the prompt'}", style="dim")
     )
-    for index in range(min(options.rows, sizes["train"] or options.rows)):
+    for index in range(min(options.tasks, sizes["train"] or options.tasks)):
         task = source.task("train", index)
         console.print()
         if chat is not None and "env" not in task.given:

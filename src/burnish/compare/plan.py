@@ -125,7 +125,7 @@ def candidate(words: str) -> Candidate:
     return Candidate(f"{name}({text})" if text else name, name, flags)
 
 
-def settings_of(one: Candidate, shared: Mapping[str, Any], task: str) -> dict[str, Any]:
+def settings_of(one: Candidate, shared: Mapping[str, object], task: str) -> dict[str, object]:
     """All that a candidate is run with: its own flags, the shared ones, and the defaults."""
     entry = find(one.method)
     config = configure(entry, one.method, {**shared, **one.flags})

@@ -64,7 +64,7 @@ def in_chunks(rollout: Rollout, asks: Asks, unfinished: Unfinished) -> Rollout:
     return replace(rollout, name=f"{rollout.name} in chunks", call=call, state=(*rollout.state, unfinished))
 
 
-def _open_to_record(opened: Open) -> dict[str, Any]:
+def _open_to_record(opened: Open) -> dict[str, object]:
     """Plain values. A reply waits only after its first chunk, so that each has a last turn."""
     starts = [reply.start for reply in opened.replies]
     how = [{name: getattr(start, name) for name in _HOW} | start.settings.named() for start in starts]

@@ -105,13 +105,13 @@ def _argument(value: ast.expr) -> Any:
 @cache
 def factories() -> dict[str, Callable[..., Any]]:
     """Every public function of the stages that makes a part or a term, by name."""
-    found: dict[str, Callable[..., Any]] = {}
+    by_name: dict[str, Callable[..., Any]] = {}
     for stage in (draw, rollout, score, select, credit, learn):
         for name in stage.__all__:
             function = getattr(stage, name)
             if inspect.isfunction(function) and inspect.signature(function).return_annotation in PARTS:
-                found.setdefault(name, function)
-    return found
+                by_name.setdefault(name, function)
+    return by_name
 
 
 @cache

@@ -47,8 +47,9 @@ class Common:
     """Passes over the training rows, in place of --steps: 2 draws every row twice, in another order each time."""
     prompts: Count = 16
     """Tasks per step. The batch is prompts x samples per prompt; micro-batches follow from the token budget."""
-    max_new_tokens: Count = 64
-    """The longest reply that is sampled, in tokens."""
+    max_new_tokens: CountOrNone = None
+    """The longest reply that is sampled, in tokens; by default as long as the replies in the data, within the model's
+    context, 256 where they have none, and 64 for the tasks in the box (printed at the start)."""
     lr: AmountOrNone = None
     """The learning rate; by default chosen by the size of the model (printed at the start)."""
     lora: CountOrNone = None
@@ -232,6 +233,10 @@ class Rewards:
     """The run stops when more than this share of the replies of the last 5 steps got no reward; 1: never."""
     shape: str | None = None
     """What changes the reward afterwards, in this order: overlong(0.2),alp(beta=1e-4) (burnish rewards)."""
+    preference: str | None = None
+    """What compares the replies to a prompt, by name (burnish rewards): judge(runs/DIR/model), pair_rm(DIR); or a
+    function path/to/file.py:function, f(completions, rival, **columns) -> chances. It takes the place of the reward
+    (docs/preference-oracles.md)."""
 
 
 @dataclass(frozen=True)
@@ -298,6 +303,9 @@ class Memory:
     context_ranks: Count = may_change(1)
     """How many of the --ranks divide the tokens of each training pass (Ulysses attention), for rows that are too long
     for one GPU. It cannot change the gradient."""
+    rank_timeout: Annotated[float | None, Option(above=0)] = may_change(None)
+    """Seconds after which a rank ends the run that does nothing while others wait for it: it finishes no unit of work
+    and does not compute. By default 30 while it samples, and an hour where a user's code or a download may wait."""
     token_budget: CountOrNone = may_change(None)
     """Tokens in one micro-batch; by default 8192, on a GPU as many as keep it busy. It cannot change the gradient."""
     packed: bool = may_change(True)

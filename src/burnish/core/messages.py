@@ -41,7 +41,7 @@ def well_formed(value: Any) -> Any:
     return type(value)(map(well_formed, value)) if type(value) in (list, tuple) else value
 
 
-def check_message(message: Any) -> None:
+def check_message(message: object) -> None:
     """Raise ValueError, in one sentence, if this is not a message that burnish can read."""
     if not isinstance(message, Mapping):
         raise ValueError(f"a message is {str(message)[:80]!r}; it must be a mapping with 'role' and 'content'")

@@ -150,14 +150,14 @@ class TokenEntropies:
 
     def entropies(self) -> dict[TraceId, Tensor]:
         """Entropies [T] on the CPU by Trace.id, which copies of a trace share; NaN for tokens not trained on."""
-        found: dict[TraceId, Tensor] = {}
+        by_trace: dict[TraceId, Tensor] = {}
         for traces, claimed, flat in self._passes:
             mask = torch.cat(claimed).cpu()
             whole = torch.full((len(mask),), torch.nan)
             whole[mask] = flat.to("cpu", torch.float32)
             for trace, values in zip(traces, whole.split([len(own) for own in claimed]), strict=True):
-                found.setdefault(trace.id, values)
-        return found
+                by_trace.setdefault(trace.id, values)
+        return by_trace
 
 
 @dataclass(frozen=True)

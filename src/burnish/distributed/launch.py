@@ -25,13 +25,17 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from burnish.distributed.launched import Launched, log_of
+from burnish.distributed.launched import Launched, log_of, units_of
 from burnish.distributed.meeting import ADDRESS, SAME, TOKEN, Address, meet, own_interface
 from burnish.distributed.peers import Peers
 from burnish.models.ranks import MEETING, Ranks, here, with_others
 from burnish.sandbox.code.kernel import die_with_parent
+from burnish.util.failures import LOST_RANK
+from burnish.util.work_units import UNITS
 
-PATIENCE = timedelta(minutes=60)  # how long a rank waits for another one: a reward function may take a while
+PATIENCE = 3600.0  # seconds that a rank waits for another one, at least: a reward function may take a while
+LATER = 60.0  # seconds after which the wait itself fails, if no launcher or heartbeat has named a rank by then
+LAUNCHER = "BURNISH_RANKS_LAUNCHER"  # the process that started the ranks of one machine
 MET = "meeting"  # the file at which the ranks of one machine meet, in their launcher's folder
 LOCAL = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}  # ranks of one machine open no port to others
 
@@ -50,9 +54,13 @@ def placed() -> Ranks:
     return Ranks(rank, world)
 
 
-def join(device: str = "auto") -> Ranks:
-    """Join the other ranks of this run, if its launcher started any; the ranks of this process."""
+def join(device: str = "auto", idle: float | None = None) -> Ranks:
+    """Join the other ranks of this run, if its launcher started any; the ranks of this process.
+
+    idle: seconds that a rank may do nothing while others wait for it; by default as long as what it does may take
+    """
     own = placed()
+    UNITS.allow(idle)
     if own.world == 1 or dist.is_initialized():
         return here()
     local = int(os.environ.get("LOCAL_RANK", own.rank))
@@ -69,8 +77,11 @@ def join(device: str = "auto") -> Ranks:
         torch.set_num_threads(max(1, torch.get_num_threads() // beside))
     meeting = os.environ.get(MEETING)
     if meeting and sys.platform == "linux":
+        launcher = int(os.environ.get(LAUNCHER, os.getppid()))
+        atexit.register(_remove_orphaned, Path(meeting).parent, launcher)
         die_with_parent(signal.SIGTERM)  # a launcher that is killed stops the run as Ctrl-C does: it saves first
-        atexit.register(_remove_orphaned, Path(meeting).parent, os.getppid())
+        if os.getppid() != launcher:  # it was killed while this process was starting
+            sys.exit(LOST_RANK)
     address = os.environ.get(ADDRESS)
     store = meet(own, Address.read(address), os.environ.get(TOKEN, "")) if address else None
     how = {"store": store} if store is not None else {"init_method": f"file://{meeting}" if meeting else "env://"}
@@ -79,10 +90,12 @@ def join(device: str = "auto") -> Ranks:
             "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
             rank=own.rank,
             world_size=own.world,
-            timeout=PATIENCE,
+            timeout=timedelta(seconds=max(PATIENCE, idle or 0.0) + LATER),
             **how,
         )
         ranks = here()
+    if meeting:
+        UNITS.publish(units_of(Path(meeting).parent, local))
     if address or not meeting:
         Peers(ranks).begin()
     return ranks
@@ -150,7 +163,7 @@ def _start(words: list[str], rank: int, world: int, folder: Path, node: Node | N
     temporary = folder / f"tmp{rank}"
     temporary.mkdir()
     own = {name: str(value) for name, value in named.items()} | (LOCAL if node is None else node.variables(words))
-    own |= {MEETING: str(folder / MET), "TMPDIR": str(temporary)}
+    own |= {MEETING: str(folder / MET), LAUNCHER: str(os.getpid()), "TMPDIR": str(temporary)}
     command = [sys.executable, "-m", "burnish", "train", *words]
     if not rank:
         return subprocess.Popen(command, env={**os.environ, **own})

@@ -116,17 +116,17 @@ def _evolved(pool: Pool, rule: Evolution, creator: Judge, step: Step) -> list[Ta
     asked = [(task, one) for task in chosen for one in dice.sample(OPERATIONS, rule.variants)]
     answers = creator.ask([rewrite_question(rule.template, request_of(task), one) for task, one in asked], step)
     known = set(pool.seen)
-    found: list[Task] = []
+    usable: list[Task] = []
     for (task, _), (answer,) in zip(asked, answers, strict=True):
         text = None if answer.failed else new_prompt(answer.text, request_of(task))
         made = None if text is None else made_task(task, text)
         if made is not None and made.key not in known:
             known.add(made.key)
-            found.append(made)
-    step.notes.count("draw_made", len(found))
+            usable.append(made)
+    step.notes.count("draw_made", len(usable))
     if asked:
-        step.notes.add("draw_refused", len(asked) - len(found), len(asked))
-    return [found[i] for i in randomness.shuffled(len(found), clock.seed, "eva order", clock.step, clock.tick)]
+        step.notes.add("draw_refused", len(asked) - len(usable), len(asked))
+    return [usable[i] for i in randomness.shuffled(len(usable), clock.seed, "eva order", clock.step, clock.tick)]
 
 
 def in_proportion(weights: dict[str, float], k: int, chance: Any) -> list[str]:

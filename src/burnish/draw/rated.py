@@ -48,7 +48,7 @@ def progressive_batches(
     dice = randomness.rng(seed, "by_rate")
     levels = sorted(set(rates), reverse=True)
     pools: dict[float, list[int]] = {}
-    found = []
+    batches = []
     for t in range(steps):
         if sum(map(len, pools.values())) < batch:
             pools = {level: [i for i, rate in enumerate(rates) if rate == level] for level in levels}
@@ -65,8 +65,8 @@ def progressive_batches(
             taken.append(max(pools.values(), key=len).pop())
         taken += dice.choices(range(len(rates)), k=batch - len(taken))  # fewer rows than a batch
         dice.shuffle(taken)
-        found.append(tuple(taken))
-    return found
+        batches.append(tuple(taken))
+    return batches
 
 
 def by_rate(source: Source, old: Draw, width: float) -> Draw:

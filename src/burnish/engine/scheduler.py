@@ -20,6 +20,7 @@ from burnish.engine.strategy import Call, strategy_of
 from burnish.forward.module import vocabulary_size
 from burnish.forward.packing import send
 from burnish.forward.runner import ModelRunner
+from burnish.util.work_units import UNITS
 
 if TYPE_CHECKING:
     from burnish.engine.local import LocalEngine
@@ -84,6 +85,7 @@ class Scheduler:
             self._admit()
             while self.owner:
                 self.strategy.step(len(self.owner))
+                UNITS.done()
                 self._collect()
                 self._receive()
                 self._admit()

@@ -74,7 +74,8 @@ class Best:
         if self.best is None:
             return ""
         if stop_at is not None and not Score(self.best.name, 0, stop_at).better(self.best):
-            return f"held-out {label(self.best.name)} reached {written(self.best.name, self.best.value)} (--stop-at {stop_at:g})"
+            reached = written(self.best.name, self.best.value)
+            return f"held-out {label(self.best.name)} reached {reached} (--stop-at {stop_at:g})"
         if patience and self.waiting >= patience:
             times = f"{self.waiting} evaluation{'s' if self.waiting > 1 else ''}"
             return (

@@ -32,6 +32,7 @@ Kind = Literal["judged", "scored", "terms"]  # by the task, by the method's own 
 ACCURACY, SAMPLED, REWARD, SUCCESS = "accuracy", "sampled_accuracy", "reward", "success"
 GREEDY = {SAMPLED: ACCURACY, REWARD: "greedy_reward", SUCCESS: "greedy_success"}  # what stands beside the measure
 OF_GIVEN = ("accuracy", "nll", "loss")  # endings of the metrics of terms; the first that a method reports is taken
+LARGE = 1e6  # numbers beyond are written with an exponent
 _LABELS = {
     ACCURACY: "accuracy, greedy",
     SAMPLED: "accuracy, sampled",
@@ -44,7 +45,7 @@ _LABELS = {
 
 def kind_of(method: Method, source: Source, asked: str = "auto") -> Kind:
     """What measures the product of a method on this task; raises ValueError for a measure that cannot be taken."""
-    judged = method.generates and can_evaluate(source)
+    judged = method.generates and source.size("heldout") != 0 and can_evaluate(source)
     scored = method.generates and method.samples and any(map(scores_held_out, method.phases))
     if asked == "loss":
         if method.samples and not _follows_a_teacher(method):
@@ -115,7 +116,9 @@ def is_share(name: str) -> bool:
 
 def written(name: str, value: float) -> str:
     """Format a value of a measure; shares are percentages."""
-    return f"{value:.1%}" if is_share(name) else f"{value:.3f}"
+    if is_share(name):
+        return f"{value:.1%}"
+    return f"{value:.3f}" if abs(value) < LARGE else f"{value:.3g}"
 
 
 def short(name: str) -> str:

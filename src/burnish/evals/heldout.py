@@ -86,7 +86,7 @@ class Outcome:
         same = {better.SAMPLED, better.SUCCESS}
         return replace(self, name=name) if name == better.REWARD and self.measure in same else self
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return asdict(self)
 
     @classmethod

@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 
 from burnish.config.options import Options
+from burnish.evals.better import written
 from burnish.export.found import Found
 from burnish.export.licence import licence_of
 from burnish.methods.table import find
@@ -19,7 +20,6 @@ from burnish.models.known_models import MODELS
 from burnish.report.catalogue import readable
 from burnish.report.charts import standalone
 from burnish.report.markdown import cell, samples
-from burnish.report.numbers import written
 from burnish.report.page import made_with
 from burnish.report.summary import RunReport, config_text, run_report
 from burnish.store.reader import open_store

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from fnmatch import fnmatch
 from pathlib import Path
 
 import torch
@@ -15,7 +16,7 @@ from burnish.models.precision import AUTO, precision_of
 from burnish.models.save import save_directory
 
 KEPT = ("*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
-WITHOUT = ("manifest.json", "optimiser.safetensors", "optimizer.safetensors", "pretraining.json")
+WITHOUT = ("manifest.json", "optimi[sz]er*.safetensors", "pretraining.json")  # ranks write optimiser-00001-of-00008
 
 
 def write_as_trained(model: Found, out: Path, dtype: str = AUTO) -> None:
@@ -26,7 +27,7 @@ def write_as_trained(model: Found, out: Path, dtype: str = AUTO) -> None:
         return _rewrite(model, out, dtype)
     for pattern in (*KEPT, *LICENCE_FILES):
         for file in sorted(model.path.glob(pattern)):
-            if file.is_file() and file.name not in WITHOUT:
+            if file.is_file() and not any(fnmatch(file.name, left_out) for left_out in WITHOUT):
                 shutil.copyfile(file, out / file.name)  # the content alone: the mode follows the umask
     return None
 

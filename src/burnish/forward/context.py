@@ -124,7 +124,8 @@ class HeadsForTokens:
         """[1, n, heads, D] from queries, keys and values [1, heads, n, D] of this rank's stretch."""
         if k.shape[1] % self.group.size:
             k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
-        out = self.whole.attend(module, *(self._all_tokens(x) for x in (q, k, v)), scale, window)[0]  # [N, heads/C, D]
+        q, k, v = (self._all_tokens(x) for x in (q, k, v))
+        out = self.whole.attend(module, q, k, v, scale, window)[0]  # [N, heads / C, D]
         if self.extra:
             out = nn.functional.pad(out, (0, 0, 0, 0, 0, self.extra))
         tokens, heads, width = out.shape

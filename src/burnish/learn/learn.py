@@ -46,6 +46,7 @@ from burnish.learn.term import Term
 from burnish.learn.units import at_mask, live_of, take_notes, unit_weights
 from burnish.models.model import Model
 from burnish.models.oom_backoff import or_out_of_memory
+from burnish.util.work_units import UNITS
 
 T = TypeVar("T")
 Rest = Callable[[str, Clock], bool]  # whether the parameter of this name rests in this step
@@ -170,7 +171,9 @@ def apply_gradient(plan: Learn, step: Step) -> None:
         raise NotFinite(f"the gradient's norm is {bad[0]}")
     for name, norm in norm_of.items():
         step.models[name].fresh = False
+        rate = step.models[name].optimiser.lr(step.clock)
         step.notes.add("grad_norm" if name == step.product else f"{name}/grad_norm", norm)
+        step.notes.add("lr" if name == step.product else f"{name}/lr", rate)
 
 
 def _minibatches(groups: list[Group], plan: Learn, step: Step, epoch: int) -> Iterable[list[Group]]:
@@ -275,6 +278,7 @@ def _gradient(update: _Update, trainee: str, terms: list[Term]) -> list[Tensor]:
         for micro in micros:
             totals.append(_backward(update, micro, terms))
             model.working.collect()
+            UNITS.done()
     end_passes(model, passes, most)
     return totals
 

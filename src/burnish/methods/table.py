@@ -154,7 +154,7 @@ def _explained(call: Callable[..., Any], what: str) -> Callable[..., Any]:
     """The same call, in which any error of the user's code is one sentence with its place (--debug: the traceback)."""
 
     @functools.wraps(call)
-    def explained(*args: object, **kwargs: object) -> Any:
+    def explained(*args: object, **kwargs: object) -> object:
         try:
             return call(*args, **kwargs)
         except (ValueError, KeyboardInterrupt):

@@ -166,9 +166,9 @@ def _divided(
             model: Any = kind.from_config(config, attn_implementation=name, dtype=dtype, trust_remote_code=False)
         filled = load_divided(path, model, device, dtype, mesh, bool(outputs) and not stored_head)
     if not filled:
-        model = load_model(path, outputs, device, False, dtype, bool(outputs) and not stored_head)
-        divide_layers(model, mesh)
-        return model
+        loaded = load_model(path, outputs, device, False, dtype, bool(outputs) and not stored_head)
+        divide_layers(loaded, mesh)
+        return loaded
     _without_dropout(model)
     model.eval()
     if outputs and not stored_head:
@@ -186,7 +186,7 @@ def _kept_outputs(path: Path, outputs: int, new_head: bool) -> int:
     return 0 if new_head and stored != outputs else stored
 
 
-def straight_to(device: torch.device) -> dict[str, Any]:
+def straight_to(device: torch.device) -> dict[str, object]:
     """Options with which transformers reads each tensor of a file onto the GPU, with none of them in the host's memory;
     that takes accelerate, which LoRA's packages bring along. None for a CPU.
     """
@@ -194,7 +194,7 @@ def straight_to(device: torch.device) -> dict[str, Any]:
     return {"device_map": {"": device}} if direct else {}
 
 
-def _by_transformers(path: Path, outputs: int, kept: int, how: dict[str, Any]) -> tuple[nn.Module, set[str]]:
+def _by_transformers(path: Path, outputs: int, kept: int, how: dict[str, object]) -> tuple[nn.Module, set[str]]:
     """Any model that transformers knows, and the names of the weights that its directory lacks.
 
     kept: outputs of the directory's scoring head; 0: a fresh head is to be drawn
@@ -204,7 +204,7 @@ def _by_transformers(path: Path, outputs: int, kept: int, how: dict[str, Any]) -
 
     logging.set_verbosity_error()  # a fresh head is expected, and bars for files that load in milliseconds are noise
     logging.disable_progress_bar()
-    options: dict[str, Any] = {
+    options: dict[str, object] = {
         **how,
         "use_safetensors": True,
         "output_loading_info": True,  # weights that are missing are refused, not drawn at random
@@ -231,7 +231,7 @@ def _language(path: Path, options: dict[str, Any]) -> tuple[TransformersModel, s
     return loaded[0], set(loaded[1]["missing_keys"])
 
 
-def _scalar(outputs: int, kept: int, path: Path, options: dict[str, Any]) -> tuple[TransformersModel, set[str]]:
+def _scalar(outputs: int, kept: int, path: Path, options: dict[str, object]) -> tuple[TransformersModel, set[str]]:
     """A model with numbers in place of logits, and the names of the weights that its directory lacks.
 
     kept: outputs of the directory's head; 0: whatever is in the head is to be replaced (`draw_head`).

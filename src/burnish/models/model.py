@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from burnish.forward.drawn import Temperature
 from burnish.forward.offload import offloaded
 from burnish.forward.outputs import packable
 from burnish.forward.packing import joined, on_gpu
+from burnish.forward.paths import note, paths_of
 from burnish.forward.prefix_tree import Numbers
 from burnish.forward.runner import TransformersRunner
 from burnish.models.chat import Chat
@@ -39,6 +40,7 @@ from burnish.models.precision import Precision
 from burnish.models.ranks import Ranks, samples_of_all, streams_of_all
 from burnish.models.save import save_directory
 from burnish.models.sharded_states import ShardedStates
+from burnish.util.work_units import SAMPLING, UNITS
 
 if TYPE_CHECKING:
     from burnish.models.optimiser import Optimiser
@@ -93,6 +95,8 @@ class Model:
         picture = self.chat.pictures.shown_to(self.module, self.working.copy)
         warning = check(self.module, self.working.runner, self.context, self.engine_spec is None, picture)
         self.warnings += [warning] if warning else []
+        if self.shards is not None and on_gpu(self.device):  # CUDA graphs need weights that stay where they are
+            note(self.module, replace(paths_of(self.module), engine=False))
         self.packed = self.packed and packable(self.working.copy)
         if self.trainer is not None:
             self.trainer.on_step = self._refresh
@@ -157,8 +161,12 @@ class Model:
             if model.shards is not None and self.engine_spec is None:
                 model.shards.gather()
         alone = stop_rule is None and on_sample is None and feed is None and all(r.after is None for r in requests)
-        if self.ranks.divides and alone:
-            own = self.engine.generate(self.ranks.portion(requests), runners, mix)
+        if alone:
+            here = self.ranks.portion(requests) if self.ranks.divides else requests
+            with UNITS.own_code(SAMPLING) if mix is None else nullcontext():
+                own = self.engine.generate(here, runners, mix)
+            if not self.ranks.divides:
+                return own
             self.ranks.portion_done()
             return samples_of_all(self.ranks, own)
         return self.engine.generate(requests, runners, mix, stop_rule, on_sample, feed)

@@ -30,6 +30,7 @@ from burnish.core.step import Notes
 from burnish.core.types import Allowed
 from burnish.engine.request import Sample
 from burnish.util.failures import LostRankError
+from burnish.util.work_units import UNITS
 
 T = TypeVar("T")
 MEETING = "BURNISH_RANKS_MEET_AT"  # names a file for the ranks of one machine; their launcher says who is lost
@@ -295,7 +296,8 @@ def _waited(work: dist.Work, on_gpu: bool) -> bool:
 def with_others() -> Iterator[None]:
     """Inside, the error of a broken connection is a LostRankError: gloo's own says nothing to a user."""
     try:
-        yield
+        with UNITS.waiting():
+            yield
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and "gloo" not in str(error):
             raise

@@ -68,8 +68,8 @@ def require_finite_weights(model: nn.Module, path: Path) -> None:
     for name, weight in model.named_parameters():
         if not weight.is_floating_point() or weight.is_meta:
             continue
-        weight = held(weight.detach())
-        if not math.isfinite(float(weight.detach().sum())) and not bool(weight.detach().isfinite().all()):
+        own = held(weight.detach())
+        if not math.isfinite(float(own.sum())) and not bool(own.isfinite().all()):
             raise ValueError(
                 f"the weight {name} in {path} is not finite (NaN or infinity); a model cannot compute with it, so "
                 "pass another directory"

@@ -103,7 +103,8 @@ class ShardedWeights:
         p = self.layers[name]
         if whole.ndim == 0:
             return whole
-        return whole.reshape(p.shape)[rows_of(p.shape[0], self.ranks.world)[self.ranks.rank]]
+        own = whole.reshape(p.shape)[rows_of(p.shape[0], self.ranks.world)[self.ranks.rank]]
+        return own.reshape(-1) if whole.ndim == 1 else own
 
     def whole_on(self, owner: int, name: str, own: Tensor) -> Tensor | None:
         """The state of a whole parameter on the owner's host, from what each rank holds; None on the others."""

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from burnish.tool_calls.table import format_named
 from burnish.util.paths import expanded
@@ -146,7 +146,7 @@ def read_options(given: str | None) -> dict[str, object]:
     return options
 
 
-def special_values(tokenizer: Any) -> dict[str, str]:
+def special_values(tokenizer: object) -> dict[str, str]:
     """bos_token, eos_token and the like, as templates read them."""
     named = getattr(tokenizer, "special_tokens_map", None) or getattr(tokenizer, "named", {})
     return {name: str(token) for name, token in named.items() if isinstance(token, str)}

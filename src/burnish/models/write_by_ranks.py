@@ -16,7 +16,6 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -51,7 +50,7 @@ def ask(models: Models, folder: Path, names: list[str], product: bool) -> None:
     _write(models, folder, names, product)
 
 
-def serve(models: Models, message: Any) -> bool:
+def serve(models: Models, message: object) -> bool:
     """On the other ranks: write along, if that is what rank 0 asked for."""
     if not isinstance(message, list) or message[:1] != [WRITE]:
         return False
@@ -185,7 +184,7 @@ def _moments(model: Model, place: Path) -> str:
             part = state[key] if key in state else optimiser.moved[name].detach().to(getattr(torch, dtype))
             whole = states.whole_on(owner_of[name], name, part)
             if whole is not None:
-                own[key] = whole
+                own[key] = whole.view(-1) if ndim == 1 else whole  # AdamW in few bits keeps its moments flat
     place.mkdir(parents=True, exist_ok=True)
     return _attempt(lambda: save_file(own, place / _numbered(OPTIMISER, ranks.rank + 1, ranks.world)))
 

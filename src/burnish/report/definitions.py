@@ -54,6 +54,11 @@ GENERAL: list[Definition] = [
             "changed the reward",
             "up",
         ),
+        (
+            "preference_cycles",
+            "share of the triples of different replies to a prompt of which, by --preference, each beats another: no "
+            "score of single replies explains them",
+        ),
         ("correct", "share of the sampled traces that the verifier counts as correct", "up"),
         ("length", "mean tokens of a reply (of each of its turns, where there are several)"),
         ("cut_off", "share of the replies that ran into max_new_tokens", "down"),
@@ -237,6 +242,8 @@ GENERAL: list[Definition] = [
         "Learning",
         ("grad_norm", "norm of the gradient of the model that the method trains and saves, before clipping"),
         ("*/grad_norm", "the same for another trained model (critic/grad_norm)"),
+        ("lr", "learning rate of the step's updates, by the schedule"),
+        ("*/lr", "the same for another trained model (critic/lr)"),
         ("trust/kl", "KL between the policies before and after the update"),
         ("trust/accepted", "share of the updates that the line search accepted"),
         ("evolution/best", "mean score of the best candidate of the step's population", "up"),
@@ -318,7 +325,7 @@ GENERAL: list[Definition] = [
         "Held out",
         (
             "heldout/sampled_accuracy",
-            "share of the replies to held-out tasks, sampled at eval_temperature, that are right; every eval_every steps",
+            "share of the replies to held-out tasks, sampled at eval_temperature, that are right",
             "up",
         ),
         ("heldout/accuracy", "accuracy of the greedy replies (temperature 0) to held-out tasks", "up"),

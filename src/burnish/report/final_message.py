@@ -12,13 +12,16 @@ from rich.text import Text
 from burnish.compose.seats import read_opponent
 from burnish.config.options import Options
 from burnish.evals.best import Score
-from burnish.evals.better import better_is_lower
+from burnish.evals.better import ACCURACY, better_is_lower
 from burnish.evals.evaluate import can_evaluate
 from burnish.methods.table import find
+from burnish.models.template import NAMES
 from burnish.report.measured import cut, estimate, measured
 from burnish.reward_functions.resolve import IN_PYTHON, read_rewards, reward_text
 from burnish.rewards.read import split_rewards
 from burnish.run.lengths import Needs
+from burnish.run.reply_length import SHORT
+from burnish.tasks.resolve import datasets_of
 
 if TYPE_CHECKING:
     from burnish.evals.evaluate import Interval, Shown
@@ -72,7 +75,7 @@ def _chosen(before: Outcome | None, after: Outcome) -> list[str]:
     """The score of the replies of a method that trains nothing, and that of the model's own replies."""
     lines = [f"held-out {after.measure} of the method's replies: {estimate(after)}"]
     if before is not None and before.name == after.name:
-        several = before.sampled
+        several = before.sampled if before.measure == ACCURACY else None
         beside = f"; sampled at temperature {several.temperature:g}: {several.accuracy}" if several else ""
         lines.append(f"of the model's own replies, greedy: {estimate(before)}{beside}")
     return lines
@@ -151,7 +154,7 @@ def next_steps(run: ObservedRun, result: Result) -> list[tuple[str, str]]:
         reward = shlex.quote(f"{REWARDS[run.config.method]}({result.model})")
         return [
             (f"burnish eval-reward {reward} {rows}", "whether it can be trusted"),
-            (f"burnish train grpo {rows} --reward {reward}", "train with it"),
+            (f"burnish train grpo {rows}{_same_model(run, result)} --reward {reward}", "train with it"),
             *again,
         ]
     if not run.method.generates:
@@ -159,25 +162,40 @@ def next_steps(run: ObservedRun, result: Result) -> list[tuple[str, str]]:
             return again
         if run.method.product == "prm":
             reward = shlex.quote(f"prm({result.model})")
-            return [(f"burnish train best_of_n --task TASK --reward {reward}", "choose replies with it"), *again]
+            chosen = f"burnish train best_of_n {rows}{_same_model(run, result)} --reward {reward}"
+            return [(chosen, "choose replies with it"), *again]
         if run.config.method == "refusal_classifier":
             return [(f"burnish refusals {model} {rows}{_categories(run)} --split heldout", "what it finds"), *again]
         if run.config.method in GUIDED_BY:
-            guided = f"{GUIDED_BY[run.config.method]} --model {shlex.quote(options.model)}"
-            return [(f"burnish train {guided} {rows} --value-model {model}", "guide the model with it"), *again]
+            guided = f"{GUIDED_BY[run.config.method]} {rows}{_same_model(run, result)} --value-model {model}"
+            return [(f"burnish train {guided}", "guide the model with it"), *again]
         if run.method.product == "value":
-            return [(f"burnish train dvpo {rows} --value-model {model}", "train with it"), *again]
+            trained = f"burnish train dvpo {rows}{_same_model(run, result)} --value-model {model}"
+            return [(trained, "train with it"), *again]
         return [
             (f"burnish eval {model} {rows}", "how many pairs it puts in the right order"),
-            (f"burnish train grpo {rows} --reward-model {model}", "train with it"),
+            (f"burnish train grpo {rows}{_same_model(run, result)} --reward-model {model}", "train with it"),
             *again,
         ]
     if run.config.method == "genarm_rm":
-        return [
-            (f"burnish train genarm --model MODEL --task TASK --reward-lm {model}", "guide a model with it"),
-            *again,
-        ]
+        ordered = [(f"burnish eval {model} {rows}", "how many pairs it puts in the right order")] if rows else []
+        guided = f"burnish train genarm {rows}{_same_model(run, result)} --reward-lm {model}"
+        return [*ordered, *([(guided, "guide a model with it")] if rows and can_evaluate(run.source) else []), *again]
     return [(f"burnish chat {model}", "talk to it"), *_evaluation(run, model), *again]
+
+
+def _same_model(run: ObservedRun, result: Result) -> str:
+    """The flags that name the model that the run started from, with the chat template that the run gave it."""
+    options = run.config.options
+    words = [f"--model {shlex.quote(options.model)}"] if options.model != Options.model else []
+    if options.chat_template is not None and result.model is not None:
+        named = options.chat_template in NAMES
+        kept = str(result.model / "chat_template.jinja")  # config.yaml has the whole text, which is no flag
+        words.append(f"--chat-template {shlex.quote(options.chat_template if named else kept)}")
+    for name in ("system_prompt", "template_option"):
+        value = getattr(options, name)
+        words += [f"--{name.replace('_', '-')} {shlex.quote(value)}"] if value else []
+    return "".join(f" {word}" for word in words)
 
 
 def _categories(run: ObservedRun) -> str:
@@ -242,6 +260,8 @@ def _evaluation(run: ObservedRun, model: str) -> list[tuple[str, str]]:
         words.append(f"--opponent {shlex.quote(model_of)}")
     for name in ("max_new_tokens", "max_length", "on_long", "tools", "turns"):
         value, usual = getattr(options, name), getattr(Options, name)
+        if name == "max_new_tokens" and not datasets_of(run.source):
+            usual = SHORT  # what `burnish eval` takes for the tasks in the box
         words += [f"--{name.replace('_', '-')} {shlex.quote(str(value))}"] if value != usual else []
     return [(" ".join(words), what)]
 

@@ -17,23 +17,22 @@ CUT_MANY = 0.05  # a larger share of replies that are cut is worth a word about 
 def measured(before: Outcome | None, after: Outcome) -> list[str]:
     """The measure on the first line, then what was measured beside it."""
     name, several = after.measure, after.sampled
-    rows = [(name, before and before.value, after.value)]
+    rows: list[tuple[str, Interval | None, Interval]] = [(name, before.value if before else None, after.value)]
     greedy = GREEDY.get(name, ACCURACY)
     if after.greedy is not None and greedy != name:
-        rows.append((greedy, before and before.greedy, after.greedy))
+        rows.append((greedy, before.greedy if before else None, after.greedy))
     if several is not None and greedy == ACCURACY:
-        start = before.sampled if before else None
+        first = before.sampled if before else None
         if name != SAMPLED:
-            rows.append((SAMPLED, start and start.accuracy, several.accuracy))
+            rows.append((SAMPLED, first.accuracy if first else None, several.accuracy))
         if several.k > 1:
-            rows.append((f"pass@{several.k} {SAMPLED}", start and start.passed, several.passed))
-            rows.append((f"majority@{several.k} {SAMPLED}", start and start.majority, several.majority))
+            rows.append((f"pass@{several.k} {SAMPLED}", first.passed if first else None, several.passed))
+            rows.append((f"majority@{several.k} {SAMPLED}", first.majority if first else None, several.majority))
     lines = []
     for i, (title, was, now) in enumerate(rows):
         reached = interval_of(title, now) + ("" if i else _ties(after))
-        changed = (
-            f"{interval_of(title, was)}{'' if i or not before else _ties(before)} -> {reached}" if was else reached
-        )
+        start = interval_of(title, was) + ("" if i or not before else _ties(before)) if was else ""
+        changed = f"{start} -> {reached}" if was else reached
         lines.append(f"held-out {named(title, several)}: {changed}" + (f", {_gain(title, was, now)}" if was else ""))
     old = before.also if before else {}
     told = []

@@ -98,6 +98,8 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     ("mismatch/probe", "Trainer against engine, on a probe", "nats per token, absolute"),
     ("mismatch/ratio", "Trainer's over sampler's probability", "ratio"),
     ("mismatch/changed", "Ratios corrected", SHARE),
+    ("lr", "Learning rate", ""),
+    ("*/lr", "Learning rate: {}", ""),
     ("grad_norm", "Gradient norm", "before clipping"),
     ("*/grad_norm", "Gradient norm: {}", "before clipping"),
     ("trust/kl", "KL of the update", _NATS),

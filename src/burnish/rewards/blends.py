@@ -34,7 +34,7 @@ def checked_weights(shape: str, weights: Any) -> dict[str, float]:
     return {str(name): float(x) for name, x in weights.items()}
 
 
-def checked_names(shape: str, names: Any) -> list[str]:
+def checked_names(shape: str, names: object) -> list[str]:
     """A list of names; raises ValueError for what is none."""
     found = [names] if isinstance(names, str) else names
     if not isinstance(found, Sequence) or not all(isinstance(name, str) for name in found):
@@ -266,7 +266,7 @@ def lagrangian(
     the division keeps the scale, as in Safe RLHF (arXiv 2310.12773). For any method; constrained RLHF with squashed
     multipliers and a value head per reward is the method `constrained_rlhf`. lr 0 and start 0: unchanged.
     """
-    kinds: list[tuple[Any, float, bool]] = [(at_least, 1.0, False), (at_most, -1.0, False), (equal, 1.0, True)]
+    kinds: list[tuple[object, float, bool]] = [(at_least, 1.0, False), (at_most, -1.0, False), (equal, 1.0, True)]
     constraints: dict[str, Constraint] = {}
     for given, sign, equality in kinds:
         for name, theta in checked_weights("lagrangian", given).items() if given else ():

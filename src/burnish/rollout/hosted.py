@@ -29,7 +29,7 @@ from burnish.rollout.asking import TAG as HOSTED
 from burnish.rollout.asking import Asker, Questions
 from burnish.serve import ChatServer, Session
 from burnish.serve.pulled import Pulled
-from burnish.util.failures import said
+from burnish.util.failures import place_of, said
 
 Agent = Callable[..., Any]
 Runs = Callable[[Session, dict[str, Any], str, str], Any]  # session, row, base URL, API key -> what the agent returns
@@ -122,7 +122,7 @@ class _Episode:
             found = how(self.session, row, base_url, api_key)
             self.result = asyncio.run(found) if inspect.iscoroutine(found) else found
         except BaseException as error:  # noqa: BLE001 - SystemExit too: an agent must not end the run
-            self.failure = f"the agent raised {type(error).__name__}: {said(error)[:300]}"
+            self.failure = f"the agent raised {type(error).__name__}: {said(error)[:300]}{place_of(error)}"
 
     @property
     def over(self) -> bool:
@@ -156,7 +156,7 @@ class _Episode:
 
     def _trace(self, turns: list[Turn], paid: bool, cut: int = 0) -> Trace:
         scores = {"reward": self.reward() or 0.0} if paid else {}
-        note: dict[str, Any] = {"stopped": "failed" if self.failure else "done", "done": not self.failure}
+        note: dict[str, object] = {"stopped": "failed" if self.failure else "done", "done": not self.failure}
         if cut:
             note["cut"] = cut
         trace = Trace(tuple(turns), self.index, scores, tags=frozenset({HOSTED if paid else TAG}), note=note)

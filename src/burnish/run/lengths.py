@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -307,7 +306,7 @@ def _roles(prompt: str | Sequence[Message]) -> tuple[str, ...]:
     return tuple(f"{m['role']}()" if m.get("tool_calls") else str(m["role"]) for m in prompt)
 
 
-def _bytes(value: Any) -> int:
+def _bytes(value: object) -> int:
     """The bytes of all texts in a value."""
     if isinstance(value, str):
         return len(value) if value.isascii() else len(value.encode(errors="replace"))

@@ -99,7 +99,8 @@ def _check_full(options: Options) -> None:
         and "its blocks do not end where a rank's rows do; adamw16bit works",
         "--checkpoint-activations offload": options.checkpoint_activations == "offload"
         and "gathered weights would be moved to the host as well; use --checkpoint-activations recompute",
-        "--merge": options.merge and "no rank holds the whole weights; merge the saved adapters with peft",
+        "--merge": options.merge
+        and "no rank holds the whole weights; leave it out, and burnish export RUN --to merged",
         f"--quantization {options.quantization}": options.quantization is not None
         and "weights in four bits are not divided; leave out --shard",
         "--exact": options.exact and "layers run in transformers' own modules",

@@ -44,7 +44,9 @@ def sentence(report: Report, kept: list[Path]) -> str:
     return f"step {report.clock.step + 1}: {updates} refused, weights unchanged: {whys[0]}.{where}"
 
 
-def stop_if_hopeless(report: Report, policy: str, history: list[dict[str, Any]], models: Models, message: str) -> None:
+def stop_if_hopeless(
+    report: Report, policy: str, history: list[dict[str, object]], models: Models, message: str
+) -> None:
     """Raise FloatingPointError if the policy is "stop", after IN_A_ROW rejected steps, or if a weight is not finite."""
     for model in models.trained():
         for name, p in model.module.named_parameters():

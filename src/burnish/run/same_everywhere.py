@@ -14,7 +14,7 @@ from burnish.models.ranks import Ranks
 
 FIXES = {
     "version": "install one version of burnish and torch everywhere",
-    "kernels": "use one compiler and one kind of processor, or copy ~/.cache/burnish of rank 0's machine",
+    "kernel": "use one compiler and one kind of processor, or copy ~/.cache/burnish of rank 0's machine",
     "model": "copy the model's directory from rank 0's machine",
     "data": "copy the file from rank 0's machine",
     "reward": "copy the reward's file from rank 0's machine",
@@ -39,7 +39,7 @@ def facts(
     found[f"model {base.name}"] = _hash(
         {file.name: file.stat().st_size for file in sorted(adapted_model(base).glob("*.safetensors"))}
     )
-    found["kernels"] = str(computing.get("sha256") or computing.get("none"))
+    found["kernel library"] = str(computing.get("sha256") or computing.get("none"))
     return found
 
 

@@ -54,9 +54,9 @@ def watched(returns: Returns) -> Part:
     """Note the returns of the recorded episodes, and keep them for comparison. All episodes stay."""
 
     def call(groups: list[Group], step: Step) -> list[Group]:
-        found = [trace.scores["reward"] for group in groups for trace in group.traces]
-        returns.add(found)
-        step.notes.add("recorded_return", sum(found), max(1, len(found)))
+        earned = [trace.scores["reward"] for group in groups for trace in group.traces]
+        returns.add(earned)
+        step.notes.add("recorded_return", sum(earned), max(1, len(earned)))
         return groups
 
     return Part(name=f"watched({returns.name})", call=call, reads=frozenset({"score:reward"}), state=(returns,))
@@ -70,17 +70,17 @@ def best_returns(returns: Returns, share: float) -> Part:
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
-        found = [trace.scores["reward"] for group in groups for trace in group.traces]
-        returns.add(found)
-        step.notes.add("recorded_return", sum(found), max(1, len(found)))
+        earned = [trace.scores["reward"] for group in groups for trace in group.traces]
+        returns.add(earned)
+        step.notes.add("recorded_return", sum(earned), max(1, len(earned)))
         least = returns.threshold(share) if returns.seen else 0.0
         for group in groups:
             group.traces = [trace for trace in group.traces if trace.scores["reward"] >= least]
             for trace in group.traces:
                 trace.tags = trace.tags | {"best"}
         kept = [group for group in groups if group.traces]
-        left = len(found) - sum(len(group.traces) for group in kept)
-        step.notes.add("dropped/low_return", left, max(1, len(found)))
+        left = len(earned) - sum(len(group.traces) for group in kept)
+        step.notes.add("dropped/low_return", left, max(1, len(earned)))
         return kept
 
     return Part(
@@ -97,10 +97,10 @@ def compared(returns: Returns) -> Part:
     """Note the returns of played episodes, and LMRL-Gym's normalised score of each beside the recorded ones."""
 
     def call(groups: list[Group], step: Step) -> list[Group]:
-        found = [trace.scores["reward"] for group in groups for trace in group.traces]
-        step.notes.add("played_return", sum(found), max(1, len(found)))
+        earned = [trace.scores["reward"] for group in groups for trace in group.traces]
+        step.notes.add("played_return", sum(earned), max(1, len(earned)))
         if returns.seen:
-            step.notes.add("normalised_score", sum(map(returns.normalised, found)), max(1, len(found)))
+            step.notes.add("normalised_score", sum(map(returns.normalised, earned)), max(1, len(earned)))
         return groups
 
     return Part(name=f"compared({returns.name})", call=call, reads=frozenset({"score:reward"}), state=(returns,))

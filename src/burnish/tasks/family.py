@@ -95,7 +95,7 @@ class Family(ABC):
         }
         return Task("question", ({"role": "user", "content": self.ask(problem)},), given, key)
 
-    def scorer(self) -> dict[str, Any]:
+    def scorer(self) -> dict[str, object]:
         """The spec from which the verifier process rebuilds this verifier."""
         return {"kind": "builtin", "source": type(self).__module__, "name": type(self).__name__, "level": self.level}
 

@@ -103,7 +103,7 @@ class ReasoningGym:
             written = ", ".join(f"{key}={value!r}" for key, value in self.options.items()) or "no options"
             raise ValueError(f"{self.name} cannot be made with {written}: {error}") from error
 
-    def _new_block(self, split: str, block: int) -> tuple[list[dict[str, Any]], Iterator[dict[str, Any]]]:
+    def _new_block(self, split: str, block: int) -> tuple[list[dict[str, object]], Iterator[dict[str, object]]]:
         """The problems of a block drawn so far, and an iterator over more."""
         return [], self._draw(split, block)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any
 
 from burnish.envs.bandit import BanditTask
 from burnish.envs.games.table import GAMES
@@ -48,7 +47,7 @@ def nearest(name: str, known: dict[str, type]) -> str:
     return f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(known)}"
 
 
-def source(name: str, **options: Any) -> Source:
+def source(name: str, **options: object) -> Source:
     """The built-in source of this name; "sort:3" is `sort` at level 3. Options go to its constructor."""
     base, _, level = name.partition(":")
     if base not in GENERATED:

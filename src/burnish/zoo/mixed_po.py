@@ -129,7 +129,7 @@ ONCE = 10**9  # the period of a snapshot that is taken a single time
 def mixed_po(
     task: draw.Source,
     *,
-    switch: Annotated[int, Option("Steps of DPO before PPO begins.", at_least=1)] = 100,
+    switch: Annotated[float, Option("Steps of DPO before PPO begins; below 1, a share of all steps.", above=0)] = 0.5,
     share: Annotated[float, Option("Share of the pairs that counts as easy.", above=0, at_most=1)] = 0.5,
     beta: opt.Beta = 0.1,
     n: opt.Replies = 1,

@@ -203,12 +203,12 @@ def _message(given: Any) -> Message:
     return message
 
 
-def _characters(value: Any) -> int:
+def _characters(value: object) -> int:
     """The characters of all texts in lists and mappings; ValueError where there are more than VALUES of them, and for
     lone surrogates, which no tokenizer encodes and no file holds. Uses no recursion."""
     level, values, found = [value], 0, 0
     while level:
-        below: list[Any] = []
+        below: list[object] = []
         for one in level:
             values += 1
             if isinstance(one, str):

@@ -88,6 +88,7 @@ _SMALL = {"task": "sort:1", "words": "brief"}
     family="reward",
     summary="A judge that reasons before its verdict on a pair learns by GRPO; reward by the label or its sign.",
     when="You have pairs, perhaps with a strength of 1 to 3, and a judge that may think for long.",
+    example="burnish train think_rm --words brief",
     trial={"n": 4, **_SMALL},
 )
 def think_rm(

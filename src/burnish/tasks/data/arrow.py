@@ -81,7 +81,7 @@ def parquet(path: Path) -> ArrowRows:
         raise ValueError(f"{path}: not a readable Parquet file ({error}); write it again") from None
 
 
-def _copied(file: Any, path: Path, before: State) -> BatchFile:
+def _copied(file: object, path: Path, before: State) -> BatchFile:
     """The rows of a Parquet file in small batches: a copy in the cache, by the content of the file, or, where the
     cache cannot hold one, a temporary copy for this process. before: the state of the file when it was opened.
     """
@@ -106,7 +106,7 @@ def _copied(file: Any, path: Path, before: State) -> BatchFile:
     return _write_copy(file, folder / name, source, path, before)
 
 
-def _write_copy(file: Any, copy: Path, source: str, path: Path, before: State) -> BatchFile:
+def _write_copy(file: object, copy: Path, source: str, path: Path, before: State) -> BatchFile:
     """Write the rows as a file of small batches, in a stream. source: the hash of the file that they are from."""
     aside = copy.with_suffix(f".{os.getpid()}.partial")
     try:

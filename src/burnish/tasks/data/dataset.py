@@ -365,7 +365,7 @@ class Dataset:
         return judge_answer(self.facts(task), reply)
 
 
-def _tables(given: Iterable[Any], name: str) -> dict[str, Rows]:
+def _tables(given: Iterable[object], name: str) -> dict[str, Rows]:
     """Rows of Python objects by split; what can be read only once is kept in a temporary file."""
     if isinstance(given, Mapping):
         first = next((values[0] for values in given.values() if isinstance(values, Sequence) and len(values)), None)

@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from burnish.core.messages import Message, as_messages, pictures_of, text_of
 from burnish.core.task import Task
@@ -148,7 +147,7 @@ def _history(row: Row, parts: dict[str, str]) -> tuple[Message, ...]:
     return tuple({"role": role, "content": said} for pair in pairs for role, said in zip(roles, pair, strict=True))
 
 
-def _prompt(value: Any, where: str) -> Prompt:
+def _prompt(value: object, where: str) -> Prompt:
     prompt = read_messages(value, where) if isinstance(value, list | tuple) else value
     if prompt is not None and not isinstance(prompt, str | tuple):
         raise ValueError(f"{where}: the prompt is not text but {type(value).__name__}; make it text or chat messages")
@@ -191,7 +190,7 @@ def _unweighted(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     return tuple({key: value for key, value in m.items() if key not in ("train", "weight")} for m in messages)
 
 
-def _demonstration(value: Any, prompt: Prompt, where: str) -> Row:
+def _demonstration(value: object, prompt: Prompt, where: str) -> Row:
     """The reply of a row; several messages (tool calls, say) make a conversation whose prompt is not trained."""
     said = conversation(value, where)
     if said is None or (len(said) == 1 and _plain(said[0])):
