@@ -1,6 +1,6 @@
 """Layers: a package imports only packages below it, and no two packages import each other.
 
-    util, papers <- core <- tool_calls <- forward <- engine <- models <- sandbox <- verifiers
+    util, papers <- core <- media, tool_calls <- forward <- engine <- models <- sandbox <- verifiers
          <- reward_functions, judges <- envs, serve <- tasks <- stages <- methods, store <- rewards
          <- compose <- zoo, config <- evals <- datagen, bench, migrate
          <- checkpoint <- run <- simulator <- distributed <- report <- export <- api
@@ -28,6 +28,7 @@ LAYERS: list[set[str]] = [
     {"util"},
     {"papers"},
     {"core"},
+    {"media"},
     {"tool_calls"},
     {"forward"},
     {"engine"},

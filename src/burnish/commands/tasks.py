@@ -122,14 +122,14 @@ def _chat(options: TasksOptions) -> Chat | None:
 
 def _shown(task: Task, train_on: str, colours: bool) -> Table:
     """A task as a table of its messages and columns."""
-    from burnish.core.messages import text_of
+    from burnish.core.messages import seen
 
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
     messages, weights = _weighed(task, train_on)
     for message, weight in zip(messages, weights, strict=True):
-        said = text_of(message) + "".join(_call(call) for call in message.get("tool_calls") or ())
+        said = seen(message) + "".join(_call(call) for call in message.get("tool_calls") or ())
         part = f" x{weight:g}" if weight not in (0.0, 1.0) else ""
         role = "text" if task.prompt == "" else "demo" if len(messages) == 2 and weight else message["role"]
         table.add_row(f"{role}{part}", _marked(said, bool(weight), colours))
@@ -176,6 +176,7 @@ def _marked(text: str, trained: bool, colours: bool, colour: str = "") -> Text:
 
 def _rendered(task: Task, chat: Chat, train_on: str, console: Console) -> None:
     """A task as the model reads it, with what is trained on marked: its demonstration, and each reply of a pair."""
+    from burnish.models.chat_pictures import spelled_out
     from burnish.models.conversation import Piece
     from burnish.rollout.demonstrated import demonstration
 
@@ -196,7 +197,7 @@ def _rendered(task: Task, chat: Chat, train_on: str, console: Console) -> None:
             console.print(Text(f"{name}{sum(size for size, _ in sizes)} tokens, {trained} trained on", style="dim"))
         text = Text()
         for piece in pieces:
-            said = chat.tokenizer.decode(piece.tokens.tolist(), skip_special_tokens=False)
+            said = spelled_out(chat.tokenizer, piece.tokens)
             colour = "red" if name.startswith("rejected") else ""
             text.append(_marked(said, bool(piece.weight), console.is_terminal, colour))
         console.print(text, soft_wrap=True)

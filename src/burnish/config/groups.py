@@ -127,6 +127,9 @@ class Optimisation:
     """adamw; or adamw16bit, adamw8bit, whose moments take 4 or 2 bytes a weight in place of 8."""
     clip: Amount = 1.0
     """The largest gradient norm; 0 turns clipping off."""
+    only: str | None = None
+    """The parts of a model that sees which learn, with commas: connector, language, tower; by default all of them, and
+    with --lora the adapters of the language half (docs/pictures.md)."""
     swap: str | None = None
     """Replace parts of the method by others: "group_relative=group_relative(std=False); pg=pg_clip(0.2, 0.28)"."""
 

@@ -57,6 +57,7 @@ class Settings:
     shard: str = "off"  # what ranks divide besides the rows: off, optimiser, states or full
     context_ranks: int = 1  # ranks that divide the tokens of a pass
     master_weights: str = "float32"  # float32; split or bfloat16: trained weights in bf16 (models/compact_adamw.py)
+    only: str | None = None  # the parts of a model that sees which learn: connector, language, tower; None: all
     clip: float = 1.0  # largest gradient norm; 0 turns clipping off
     checkpoint_activations: str = "off"  # off: kept on the device; recompute: made again; offload: kept on the host
     engine: str = "local"  # the engine that samples for trained models: local, process or vllm

@@ -13,6 +13,7 @@ from burnish.core.step import LogpAt
 from burnish.core.types import Drawn, Trace, how_drawn, keys_of_rows
 from burnish.forward.asked import FROM_LOGITS
 from burnish.forward.module import input_embeddings
+from burnish.forward.sight import embedded as embedded_tokens
 from burnish.learn.batch import Row, tokens_of
 from burnish.models.build import Models
 from burnish.models.model import Model
@@ -61,11 +62,12 @@ def outputs_of(
     keys = keys_of_rows([row.trace.turns for row in rows])
     if embed is None:
         return model.outputs(tokens_of(rows), masks, want, drawn, replayed=torch.is_grad_enabled(), input_keys=keys)
-    table = input_embeddings(model.working.weights())
+    module = model.working.weights()
+    table = input_embeddings(module)
     device = model.device
     tokens = tokens_of(rows)
     embedded = [
-        embed.call(table(torch.from_numpy(ids).to(device)), row.trace, table)
+        embed.call(embedded_tokens(module, torch.from_numpy(ids).to(device)), row.trace, table)
         for ids, row in zip(tokens, rows, strict=True)
     ]
     return model.outputs(tokens, masks, want, drawn, embedded)

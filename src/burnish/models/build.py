@@ -22,6 +22,7 @@ from burnish.models.load import context_length, load_chat
 from burnish.models.loader import Loader
 from burnish.models.lora import Lora
 from burnish.models.model import Model
+from burnish.models.only import train_only
 from burnish.models.oom_backoff import TokenRoom
 from burnish.models.optimiser import Optimiser
 from burnish.models.precision import AUTO, precision_of
@@ -143,8 +144,7 @@ def build(
         module = loader.module(name, role, path, stored)
         trainer = None
         if role.liveness == "trained":
-            if settings.checkpoint_activations == "recompute":
-                _recompute(module)
+            _prepare(module, settings)
             trainer = Optimiser(module, settings, role.lr, ranks)
             if trainer.states is not None and where.type == "cuda" and trained_in == torch.float32:
                 trainer.states.keep_masters()
@@ -193,8 +193,14 @@ def _engine_spec(settings: Settings, where: torch.device) -> EngineSpec | None:
     return EngineSpec.of(settings.engine, settings.vllm_python, settings.on_mismatch, settings.kv_gib, PROCESS_SAMPLER)
 
 
-def _recompute(module: nn.Module) -> None:
-    """Keep the inputs of layers alone until the backward pass."""
+def _prepare(module: nn.Module, settings: Settings) -> None:
+    """What a module that is trained needs: parts that stay as they are, and inputs of layers alone until the backward
+    pass.
+    """
+    if settings.only is not None:
+        train_only(module, settings.only)
+    if settings.checkpoint_activations != "recompute":
+        return
     enable: Callable[[], None] = getattr(module, "gradient_checkpointing_enable")  # noqa: B009 - of any model
     enable()
     module.train()

@@ -16,13 +16,16 @@ from burnish.core.tokenizer import Tokenizer
 from burnish.forward import attention, plain
 from burnish.forward.accelerate import kernels
 from burnish.forward.module import ModelConfig, bare, vocabulary_size
+from burnish.forward.sight import sight_of
+from burnish.media.processor import PictureReader, sees
 from burnish.models.chat import Chat
-from burnish.models.chat_style import styled_chat
+from burnish.models.chat_style import styled_chat, use_template
 from burnish.models.known_models import adapted_model, is_adapter
 from burnish.models.layer_shards import divide_layers
 from burnish.models.load_divided import load_divided
 from burnish.models.lora import Lora, WrongAdapters, add_lora, stored_scores
 from burnish.models.sanity import require_finite_weights, require_sane_config
+from burnish.models.seeing_scores import as_scorer, seeing_scorer
 from burnish.models.template import Style
 from burnish.models.tokenizer import tokenizer_of
 from burnish.util.files import read_json
@@ -74,7 +77,10 @@ def load_chat(path: Path, style: Style | None = None) -> Chat:
             f"the tokenizer in {path} has no eos token, so no reply would ever end; set eos_token in its "
             "tokenizer_config.json"
         )
-    chat = styled_chat(tokenizer, style or Style(), str(path))
+    place = adapted_model(path)
+    if sees(place) and getattr(tokenizer, "chat_template", None) is None:
+        use_template(tokenizer, (read_json(place / "chat_template.json") or {}).get("chat_template"))
+    chat = styled_chat(tokenizer, style or Style(), str(path), PictureReader(place) if sees(place) else None)
     chat.ends = _ends(path)
     return chat
 
@@ -208,12 +214,17 @@ def _by_transformers(path: Path, outputs: int, kept: int, how: dict[str, object]
 
 def _language(path: Path, options: dict[str, Any]) -> tuple[TransformersModel, set[str]]:
     """A language model, adapters added into its weights, and the names of the weights that its directory lacks."""
-    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoModelForCausalLM
+    import transformers
 
     place = adapted_model(path)
-    loaded: Any = AutoModelForCausalLM.from_pretrained(
-        place, attn_implementation=_attention(place, MODEL_FOR_CAUSAL_LM_MAPPING), trust_remote_code=False, **options
+    seeing = sees(place)
+    auto = transformers.AutoModelForImageTextToText if seeing else transformers.AutoModelForCausalLM
+    name: Any = (
+        {"text_config": _text_attention(place)}
+        if seeing
+        else _attention(place, transformers.MODEL_FOR_CAUSAL_LM_MAPPING)
     )
+    loaded: Any = auto.from_pretrained(place, attn_implementation=name, trust_remote_code=False, **options)
     if is_adapter(path):
         merged = add_lora(loaded[0], Lora(), path).merge_and_unload()
         return merged.requires_grad_(True), set()
@@ -227,9 +238,11 @@ def _scalar(outputs: int, kept: int, path: Path, options: dict[str, object]) -> 
     """
     from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, AutoModelForSequenceClassification
 
+    place = adapted_model(path)
+    if sees(place):
+        return seeing_scorer(_language(path, options), place if is_adapter(path) else path, outputs, kept)
     if not kept and stored_outputs(path):
         options = {**options, "ignore_mismatched_sizes": True}
-    place = adapted_model(path)
     name = _attention(place, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING)
     model, info = AutoModelForSequenceClassification.from_pretrained(
         place, num_labels=kept or outputs, attn_implementation=name, trust_remote_code=False, **options
@@ -278,6 +291,10 @@ def scoring(language: nn.Module, outputs: int) -> TransformersModel:
     from transformers import AutoModelForSequenceClassification
 
     decoding = bare(language)
+    if sight_of(decoding) is not None:
+        scorer = as_scorer(copy.copy(decoding), outputs)
+        draw_head(scorer)
+        return scorer.eval()
     config: Any = copy.deepcopy(decoding.config)
     _require_scoring(config)
     config.num_labels = outputs
@@ -289,9 +306,9 @@ def scoring(language: nn.Module, outputs: int) -> TransformersModel:
     at: Tensor = next(decoding.base_model.parameters())
     kind = at.dtype if at.is_floating_point() else torch.bfloat16
     model.score = nn.Linear(model.score.in_features, outputs, bias=False, device=at.device, dtype=kind)
-    scorer: TransformersModel = model.eval()
-    draw_head(scorer)
-    return scorer
+    made: TransformersModel = model.eval()
+    draw_head(made)
+    return made
 
 
 def _attention(place: Path, classes: Any) -> str:
@@ -299,6 +316,15 @@ def _attention(place: Path, classes: Any) -> str:
     from transformers import AutoConfig
 
     kind = type(AutoConfig.from_pretrained(place, trust_remote_code=False))
+    return attention.implementation(classes[kind]) if kind in classes else attention.register()
+
+
+def _text_attention(place: Path) -> str:
+    """The same for the language model inside a model that sees; towers keep transformers' own attention."""
+    from transformers import MODEL_MAPPING, AutoConfig
+
+    classes: Any = MODEL_MAPPING
+    kind = type(AutoConfig.from_pretrained(place, trust_remote_code=False).get_text_config())
     return attention.implementation(classes[kind]) if kind in classes else attention.register()
 
 
@@ -343,7 +369,9 @@ def _config(path: Path) -> ModelConfig:
 
 
 def _require_scoring(config: Any) -> None:
-    """Refuse a kind of model that transformers has no scoring head for."""
+    """Refuse a kind of model that transformers has no scoring head for; models that see get one of their own."""
+    if hasattr(config, "vision_config"):
+        return
     from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
 
     if type(config) not in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:

@@ -92,7 +92,8 @@ class Model:
         if self.context_group is not None:
             by_itself = ContextRunner(self.module, self.context_group)
         self.working = ComputeCopy(self.module, self.role.liveness == "frozen", self.exact, self.activations, by_itself)
-        warning = check(self.module, self.working.runner, self.context, samples=self.engine_spec is None)
+        picture = self.chat.pictures.shown_to(self.module, self.working.copy)
+        warning = check(self.module, self.working.runner, self.context, self.engine_spec is None, picture)
         self.warnings += [warning] if warning else []
         if self.shards is not None and on_gpu(self.device):  # CUDA graphs need weights that stay where they are
             note(self.module, replace(paths_of(self.module), engine=False))

@@ -14,6 +14,7 @@ from burnish.core.rejected import RejectedUpdate
 from burnish.core.types_json import group_to_record
 from burnish.models.build import Models
 from burnish.models.chat import Chat
+from burnish.models.chat_pictures import spelled_out
 from burnish.models.layer_shards import held
 from burnish.util.files import write_text
 
@@ -69,7 +70,7 @@ def _record(step: int, refusal: RejectedUpdate, chat: Chat) -> dict[str, Any]:
         record = group_to_record(group)
         for trace in record["traces"]:
             for turn in trace["turns"]:
-                turn["text"] = chat.tokenizer.decode(turn["tokens"])
+                turn["text"] = spelled_out(chat.tokenizer, torch.tensor(turn["tokens"], dtype=torch.long))
         groups.append(record)
     record_of: dict[str, Any] = _finite({"step": step, "phase": refusal.phase, "why": refusal.why, "groups": groups})
     return record_of

@@ -16,6 +16,7 @@ from typing import Any
 
 from burnish.core.messages import Message, check_message, well_formed
 from burnish.envs.tool_schema import coerced
+from burnish.serve.pictures import with_references
 from burnish.tool_calls import AUTO_READER, Reader, ToolCall, call_id
 from burnish.util.untrusted import parse_json
 
@@ -197,6 +198,7 @@ def read_message(given: Any) -> Message:
     if message["role"] == "developer":
         message["role"] = "system"
     try:
+        message["content"] = with_references(message["content"])
         check_message(message)
     except ValueError as error:
         raise BadRequest(str(error)) from None

@@ -19,6 +19,7 @@ from burnish.tasks.multiply import Multiply
 from burnish.tasks.passages import Passages
 from burnish.tasks.path import Path
 from burnish.tasks.reverse import Reverse
+from burnish.tasks.shapes import Shapes
 from burnish.tasks.sort import Sort
 from burnish.tasks.source import Source
 from burnish.tasks.user import User
@@ -28,7 +29,7 @@ BUILTIN: dict[str, type] = {
 }  # the tasks that the model `tiny` was pre-trained on
 GENERATED: dict[str, type] = {
     **BUILTIN,
-    **{kind.name: kind for kind in (Code, Calls, Passages, Search, User, BanditTask)},
+    **{kind.name: kind for kind in (Code, Calls, Passages, Search, Shapes, User, BanditTask)},
     **GAMES,
 }  # all tasks that can be named
 

@@ -148,7 +148,7 @@ class DatasetRows:
     """Rows of a `datasets.Dataset`, which maps its files into memory itself."""
 
     def __init__(self, table: Any, name: str) -> None:
-        self._table, self._name = table, name
+        self._table, self._name = _undecoded(table), name
 
     def __len__(self) -> int:
         return len(self._table)
@@ -161,6 +161,23 @@ class DatasetRows:
 
     def where(self, index: int) -> str:
         return f"{self._name}, row {index + 1}"
+
+
+def _undecoded(table: Any) -> Any:
+    """The table with its pictures as the bytes of their files: they are decoded within limits, when they are read."""
+    features = getattr(table, "features", None) or {}
+    kinds = {name: type(feature).__name__ for name, feature in features.items()}
+    inside = {name: type(getattr(feature, "feature", None)).__name__ for name, feature in features.items()}
+    if "Image" not in {*kinds.values(), *inside.values()}:
+        return table
+    import datasets
+
+    for name in features:
+        if kinds[name] == "Image":
+            table = table.cast_column(name, datasets.Image(decode=False))
+        elif inside[name] == "Image":
+            table = table.cast_column(name, [datasets.Image(decode=False)])
+    return table
 
 
 def saved_to_disk(path: Path) -> dict[str, DatasetRows]:

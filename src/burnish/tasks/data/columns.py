@@ -22,6 +22,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {  # part of a task -> possible column nam
     "labels": ("labels",),
     "text": ("text",),
     "history": ("history",),
+    "images": ("images", "image"),
 }
 _PART = {name: part for part, names in COLUMNS.items() for name in names}
 
