@@ -41,7 +41,10 @@ class _Answers:
         return self.model.chat.template.render(chat_history, add_generation_prompt)
 
     def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        pairs = [pair_of(self.model.chat, *request.args, self.model.context) for request in requests]
+        pairs = [
+            pair_of(self.model.chat, context, continuation, self.model.context)
+            for context, continuation in (request.args for request in requests)
+        ]
         return [(one.logp, one.greedy) for one in likelihoods(self.model, pairs)]
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:

@@ -190,8 +190,8 @@ class _Placed:
         if not isinstance(content, list | tuple):
             return message
         parts: list[Any] = []
-        for part in content:
-            part = without_nulls(part)
+        for given in content:
+            part: Any = without_nulls(given)
             kind = part.get("type") if isinstance(part, Mapping) else None
             if kind in PICTURE_PARTS:
                 parts.append(self._picture(part))

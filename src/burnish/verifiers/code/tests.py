@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ def _call(one: object, entry: str | None, where: str) -> Call:
     return Call(str(function), tuple(one.get("args", ())), one["expected"], dict(one.get("kwargs") or {}))
 
 
-def _list(value: object, name: str, where: str) -> Sequence[object]:
+def _list(value: object, name: str, where: str) -> Sequence[Any]:
     given = _json(value)
     if not isinstance(given, Sequence):
         raise ValueError(f"{where}: `{name}` must be a list, not {given!r:.80}")
