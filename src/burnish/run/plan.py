@@ -145,7 +145,7 @@ def _oracle(config: Config, source: Source) -> Named | None:
 def _evaluated(config: Config, source: Source) -> Config:
     """The configuration, without evaluations where the task has no held-out rows: one row, say, trains alone."""
     options = config.options
-    if not options.eval_tasks or source.size("heldout"):
+    if not options.eval_tasks or source.size("heldout") != 0:  # None: as many as one wants
         return config
     if options.patience or options.product == "best":
         raise ValueError(
