@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 CODE := src tests scripts examples benchmarks
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-slow test-all test-extras test-alone mutants lint bench clean
+.PHONY: docs demo test test-slow test-all test-extras test-alone mutants lint bench clean
 
 demo: $(VENV)/.ready  ## GRPO on the embedded model: watch it learn to add (about a quarter of a minute)
 	$(BIN)/burnish train
@@ -62,5 +62,9 @@ $(VENV)/.ready: pyproject.toml constraints-cpu.txt
 	.venv-vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	touch $@
 
+docs: $(VENV)/.ready  ## the documentation site, into site/; warnings are errors
+	$(BIN)/python $(PIP) -c constraints-cpu.txt -e '.[docs]'
+	$(BIN)/mkdocs build --strict --quiet
+
 clean:
-	rm -rf $(VENV) .venv-extras .venv-vllm .pytest_cache .ruff_cache .mypy_cache
+	rm -rf site $(VENV) .venv-extras .venv-vllm .pytest_cache .ruff_cache .mypy_cache

@@ -14,7 +14,8 @@ package (ray, vllm) is not installed are left out; BURNISH_VLLM_PYTHON names the
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -29,62 +30,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-REWARD = """
-import hashlib, pathlib, time
+from kill_variants import ROOT, VARIANTS, available, make_model, train
 
-def coin(completions):
-    beat = pathlib.Path("beat")
-    beat.write_bytes(b"x" * (beat.stat().st_size + 1 if beat.exists() else 1))
-    time.sleep(0.004)
-    return [float(hashlib.md5(text.encode()).digest()[0] % 2) for text in completions]
-"""
-SHARED = {
-    "steps": 6,
-    "prompts": 2,
-    "max_new_tokens": 10,
-    "eval_tasks": 4,
-    "eval_every": 4,
-    "save_every": 2,
-    "keep": 2,
-    "lr": 1e-3,
-    "lr_schedule": "cosine",
-    "lr_warmup": 1,
-    "device": "cpu",
-    "task": "sort",
-}
-VARIANTS: dict[str, dict[str, Any]] = {  # what is run; each keeps another kind of state
-    "grpo": {"n": 4},
-    "grpo-lora": {"method": "grpo", "n": 4, "lora": 4},
-    "ppo": {"n": 2},  # a critic with an optimiser of its own
-    "dpo": {"reward": None},  # a frozen reference
-    "archer": {  # replay, EMA
-        "task": "guess",
-        "reward": None,
-        "n": 1,
-        "batch": 4,
-        "critic_warmup": 0,
-        "critic_updates": 2,
-        "actor_updates": 1,
-    },
-    "prefix_rft": {"n": 4},
-    "nlpo": {"n": 2, "updates": 1, "mask_every": 2},  # a snapshot that follows
-    "aepo": {"n": 4},  # a controller
-    "reinforce_running": {"n": 4},  # a running baseline
-    "curriculum": {"method": f"{ROOT}/examples/my_curriculum.py:second_chances", "n": 4},
-    "grpo-lag": {"method": "grpo", "n": 4, "lag": 2},  # replies that were sampled ahead
-    "curriculum-lag": {"method": f"{ROOT}/examples/my_curriculum.py:second_chances", "n": 4, "lag": 1},
-    "grpo-chunk": {"method": "grpo", "n": 4, "chunk": 4},  # replies that are half written
-    "grpo-chunk-lag": {"method": "grpo", "n": 4, "chunk": 4, "lag": 1},
-    "grpo-process": {"method": "grpo", "n": 4, "engine": "process"},  # a sampler in a worker process
-    "grpo-process-lag": {"method": "grpo", "n": 4, "engine": "process", "lag": 1},
-    "grpo-process-chunk": {"method": "grpo", "n": 4, "engine": "process", "chunk": 4, "lag": 1},
-    "grpo-vllm": {"method": "grpo", "n": 4, "engine": "vllm", "model": "tiny"},  # vLLM wants heads of 32 or more
-    "grpo-ray": {"method": "grpo", "n": 4, "on": "ray", "unit": 1},  # sampler, grader and trainer are processes
-    "grpo-ray-lag": {"method": "grpo", "n": 4, "on": "ray", "unit": 1, "lag": 1, "samplers": 2},
-}
-NEEDS = {"grpo-vllm": "vllm", "grpo-ray": "ray", "grpo-ray-lag": "ray"}
-HELD = "is being written by"  # the trainer of a killed driver holds the lock until it has noticed
+MARK = "BURNISH_KILL_TRIAL"  # an environment variable of the processes of a trial
+HELD = ("is being written by", "exists already")  # the trainer of a killed driver holds the lock until it has noticed
 POINTS = ("anywhere", "start", "rollout", "scoring", "learning", "logging", "writing", "retiring", "publishing")
 
 
@@ -130,22 +79,6 @@ def finish(pid: int, limit: float = 300.0) -> int:
 # ----------------------------------------------------------------------------------------------------------- one trial
 
 
-def train(variant: str, model: Path) -> None:
-    """The run of a variant, into ./run; or its continuation, where ./run is a run already."""
-    import torch
-
-    import burnish
-    from burnish.methods.table import load_all
-
-    torch.set_num_threads(1)
-    load_all()
-    if Path("run/config.yaml").is_file():
-        burnish.resume("run")
-        return
-    options = {**SHARED, "model": str(model), "reward": str(model.parent / "reward.py:coin"), **VARIANTS[variant]}
-    burnish.train(options.pop("method", variant), out="run", **options)
-
-
 def arrived(point: str, run: Path, occasion: int) -> bool:
     """Whether the run's own files show that it has come to a point for the `occasion`-th time."""
     if point == "writing":
@@ -189,12 +122,42 @@ def kill_at(pid: int, run: Path, point: str, rng: Any, whole: float) -> dict[str
         time.sleep(0.0003)
     if over_now(pid) is not None:
         return None
-    os.kill(pid, signal.SIGKILL)
+    killed, victim = victim_of(pid, rng)
+    os.kill(killed, signal.SIGKILL)
     after = round(time.monotonic() - began, 3)
     finish(pid)
     folder = run / "checkpoints"
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    return {"point": point, "after_s": after, "logged": _logged(run), "left": names}
+    return {"point": point, "killed": victim, "after_s": after, "logged": _logged(run), "left": names}
+
+
+def victim_of(pid: int, rng: Any) -> tuple[int, str]:
+    """The process that is killed, and what it is: that of the command, or one of its ranks."""
+    from burnish.distributed.ray.watchdog import descendants
+
+    found = [(pid, "the command")]
+    for child in descendants(pid):
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+            rank = next((word.decode() for word in words if word.startswith(b"RANK=")), "")
+            starts = b"burnish\0train" in Path(f"/proc/{child}/cmdline").read_bytes()
+            found += [(child, f"rank {rank.removeprefix('RANK=')}")] if rank and starts else []
+    return rng.choice(found)
+
+
+def left_over(place: Path, straight: Path, mark: str) -> list[str]:
+    """Files and processes that a killed and resumed run leaves, and that the straight one did not leave."""
+    from burnish.distributed.ray.watchdog import having
+
+    def files(run: Path) -> set[str]:
+        return {str(path.relative_to(run)) for path in run.rglob("*") if not path.name.endswith(("-wal", "-shm"))}
+
+    more = sorted(files(place / "run") - files(straight) - {"run.lock"})
+    more += [f"TMPDIR/{path.name}" for path in sorted((place / "tmp").iterdir()) if not path.name.startswith("ray")]
+    deadline = time.monotonic() + 10
+    while (running := having(mark)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return more + [f"process {Path(f'/proc/{pid}/cmdline').read_bytes()[:80]!r}" for pid in running]
 
 
 def over_now(pid: int) -> bool | None:
@@ -204,17 +167,17 @@ def over_now(pid: int) -> bool | None:
 
 
 def trial(
-    number: int, variant: str, place: Path, straight: Path, whole: float, model: Path, seed: int
+    number: int, variant: str, point: str, place: Path, straight: Path, whole: float, model: Path, seed: int
 ) -> dict[str, Any]:
     """Run, kill (a quarter of the trials twice), resume, compare."""
     from burnish.checkpoint.diff import differences
     from burnish.core import randomness
 
     rng = randomness.rng(seed, "kill", number)
-    point = POINTS[number % len(POINTS)]
     shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(parents=True)
-    kills = []
+    (place / "tmp").mkdir(parents=True)
+    mark, kills = f"{MARK}={number}", []
+    os.environ |= {"TMPDIR": str(place / "tmp"), MARK: str(number)}
     for again in range(1 + (rng.random() < 0.25)):
         (place / "beat").unlink(missing_ok=True)
         pid = start(place, lambda: train(variant, model))
@@ -229,38 +192,25 @@ def trial(
     if not kills or hit is not None:
         code = resumed(place, lambda: train(variant, model))
     differ = differences(straight, place / "run") if code == 0 else [(place / "output.txt").read_text()[-400:]]
-    return {"trial": number, "variant": variant, "kills": kills, "same": not differ, "differences": differ}
+    left = left_over(place, straight, mark) if code == 0 and kills else []
+    found = {"trial": number, "variant": variant, "kills": kills, "same": not differ, "differences": differ}
+    return {**found, "left_over": left}
 
 
 def resumed(place: Path, work: Callable[[], object]) -> int:
     """The exit status of a resume, tried again for a minute where a process of the killed run still holds the lock."""
     deadline = time.monotonic() + 60
     while code := finish(start(place, work)):
-        if HELD not in (place / "output.txt").read_text()[-600:] or time.monotonic() > deadline:
+        if (
+            not any(words in (place / "output.txt").read_text()[-3000:] for words in HELD)
+            or time.monotonic() > deadline
+        ):
             return code
         time.sleep(1)
     return 0
 
 
 # ------------------------------------------------------------------------------------------------------------ all of it
-
-
-def make_model(path: Path) -> None:
-    """A random model in the likeness of `tiny`, but smaller, and a reward that differs between its replies."""
-    import torch
-    from transformers import AutoConfig, AutoTokenizer, LlamaForCausalLM
-
-    from burnish.models.known_models import resolve
-
-    tiny = resolve("tiny")
-    config = AutoConfig.from_pretrained(tiny)
-    config.hidden_size, config.intermediate_size, config.num_hidden_layers = 64, 128, 2
-    config.num_attention_heads, config.num_key_value_heads, config.head_dim = 4, 2, 16
-    config.layer_types = None
-    torch.manual_seed(0)
-    LlamaForCausalLM(config).save_pretrained(path)
-    AutoTokenizer.from_pretrained(tiny).save_pretrained(path)
-    (path.parent / "reward.py").write_text(REWARD)
 
 
 def straight_run(work: Path, variant: str, model: Path) -> tuple[Path, float]:
@@ -280,37 +230,44 @@ def trials(arguments: argparse.Namespace, done: list[dict[str, Any]], work: Path
     if finish(start(work, lambda: make_model(model))):
         raise RuntimeError((work / "output.txt").read_text())
     straight: dict[str, tuple[Path, float]] = {}
-    killed, number = sum(len(one["kills"]) for one in done), len(done)
+    killed, known = sum(len(one["kills"]) for one in done), {one["trial"] for one in done}
     variants = arguments.only.split(",") if arguments.only else [name for name in VARIANTS if available(name)]
-    while killed < arguments.kills:
-        variant = variants[number // len(POINTS) % len(variants)]
+    for number in itertools.count():
+        if killed >= arguments.kills:
+            return
+        if number in known:
+            continue
+        variant, point = variants[number % len(variants)], POINTS[(number + number // len(variants)) % len(POINTS)]
         if variant not in straight:
             straight[variant] = straight_run(work, variant, model)
         folder, whole = straight[variant]
-        result = trial(number, variant, work / f"trial-{number}", folder, whole, model, arguments.seed)
-        killed, number = killed + len(result["kills"]), number + 1
+        result = trial(number, variant, point, work / f"trial-{number}", folder, whole, model, arguments.seed)
+        killed += len(result["kills"])
         if result["same"]:
-            shutil.rmtree(work / f"trial-{number - 1}", ignore_errors=True)
+            shutil.rmtree(work / f"trial-{number}", ignore_errors=True)
         yield result
 
 
-def available(variant: str) -> bool:
-    """Whether the package that a variant needs is installed."""
-    if variant == "grpo-vllm" and os.environ.get("BURNISH_VLLM_PYTHON"):
-        return True
-    return variant not in NEEDS or importlib.util.find_spec(NEEDS[variant]) is not None
-
-
 def table(results: list[dict[str, Any]]) -> str:
-    """Markdown: kills and identical runs by kind of run, with its engine, lag and chunk."""
-    lines = ["| run | engine | lag | chunk | kills | ended the same |", "|---|---|---|---|---|---|"]
-    for variant, options in VARIANTS.items():
-        hits = [one["same"] for one in results for _ in one["kills"] if one["variant"] == variant]
+    """Markdown: by kind of run, with its engine, ranks, lag and chunk, what was killed, and what became of it."""
+    heads = ("run", "engine", "ranks", "lag", "chunk", "kills", "of them, of a rank", "ended the same", "left files")
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for variant, options in [*VARIANTS.items(), ("all", {})]:
+        own = [one for one in results if variant in (one["variant"], "all")]
+        hits = [(one, hit) for one in own for hit in one["kills"]]
         engine = "Ray" if "on" in options else options.get("engine", "local")
-        cells = (variant, engine, options.get("lag", 0), options.get("chunk", "-"), len(hits), sum(hits))
-        lines += [f"| {' | '.join(map(str, cells))} |"] if hits else []
-    every = [one["same"] for one in results for _ in one["kills"]]
-    return "\n".join([*lines, f"| all | | | | {len(every)} | {sum(every)} |"])
+        how = (engine, options.get("ranks", 1), options.get("lag", 0), options.get("chunk", "-"))
+        ranks = sum(hit.get("killed", "").startswith("rank") for _, hit in hits)
+        left = sum(bool(one.get("left_over")) for one in own)
+        cells = (
+            variant,
+            *(how if options else ("", "", "", "")),
+            len(hits),
+            ranks,
+            sum(one["same"] for one, _ in hits),
+        )
+        lines += [f"| {' | '.join(map(str, (*cells, left)))} |"] if hits else []
+    return "\n".join(lines)
 
 
 def summary(results: list[dict[str, Any]]) -> dict[str, Any]:
@@ -320,6 +277,8 @@ def summary(results: list[dict[str, Any]]) -> dict[str, Any]:
         "kills": len(kills),
         "identical": sum(same for same, _, _ in kills),
         "by_point": dict(Counter(point for _, _, point in kills)),
+        "killed": dict(Counter(hit.get("killed", "") for one in results for hit in one["kills"])),
+        "runs_that_left_files_or_processes": sum(bool(one.get("left_over")) for one in results),
         "by_variant": dict(Counter(variant for _, variant, _ in kills)),
         "killed_before_the_first_checkpoint": sum(
             not any(n.startswith("step") for n in hit["left"]) for one in results for hit in one["kills"]
@@ -357,7 +316,7 @@ def main() -> int:
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="burnish-kills-") as work:
         for result in trials(arguments, results, Path(work)):
-            results.append(result)
+            results = sorted([*results, result], key=lambda one: one["trial"])
             found = summary(results)
             write_text(arguments.out, written({"seed": arguments.seed, "summary": found}, "trials", results))
             hits = ", ".join(f"{hit['point']} at {hit['after_s']:.2f} s" for hit in result["kills"]) or "ended before"

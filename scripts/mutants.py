@@ -1,6 +1,6 @@
 """Plant random slips in burnish, one at a time, and count how many of them the fast tests notice.
 
-    python scripts/mutants.py            100 slips with seed 0; goes on where it stopped
+    python scripts/mutants.py            100 slips with seed 1; goes on where it stopped
     python scripts/mutants.py --again    run the slips again that were not noticed, after tests were added; a slip in
     code
                                          that has moved since is looked for by its function and text
@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import hashlib
+import itertools
 import json
 import random
 import shutil
@@ -42,6 +43,7 @@ TEXT_ONLY = (
 )  # they read the source, and would notice any change
 DEFAULTS = ("tests/config/test_defaults.py",)  # for slips in a default, which no call need notice
 FAILED = ".failed"
+MOST_FILES = 10  # test files that run where what they call was not recorded
 UNKNOWN = 120.0  # seconds of a test file that was not recorded, for the time limit
 _sound: set[str] = set()  # tests that were seen to pass in the copy
 Called = dict[str, dict[str, Any]]  # test id -> seconds, calls
@@ -51,7 +53,7 @@ def main() -> None:
     """Record what is called where it is not known, then plant slips until all are done or the time is over."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--slips", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=60.0, help="of recorded test time for one slip")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many, to go on another time")
     parser.add_argument("--result", type=Path, default=RESULT, help="the JSON file that is written and gone on with")
@@ -113,9 +115,14 @@ def alike(slip: Slip, old: dict[str, Any]) -> bool:
 
 
 def chosen(count: int, seed: int) -> list[Slip]:
-    """So many slips of the whole source, drawn without favour."""
-    found = possible()
-    return random.Random(seed).sample(found, min(count, len(found)))
+    """So many slips, one of each package in turn, and within a package drawn without favour."""
+    dice, packages = random.Random(seed), dict[str, list[Slip]]()
+    for slip in possible():
+        packages.setdefault(Path(slip.file).parts[1], []).append(slip)
+    drawn = [dice.sample(found, min(count, len(found))) for found in packages.values()]
+    dice.shuffle(drawn)
+    turns = itertools.chain.from_iterable(itertools.zip_longest(*drawn))
+    return [slip for slip in turns if slip is not None][:count]
 
 
 def possible() -> list[Slip]:
@@ -218,16 +225,17 @@ def tests_for(slip: Slip, called: Called, seconds: float) -> list[str]:
 
 
 def _speak_of(file: str) -> list[str]:
-    """Test files that import the module of a source file, or are called like it."""
+    """Test files that import the module of a source file, or are called like it; where there are none, those of its
+    package. Those called like it come first, then small ones; no more than MOST_FILES.
+    """
     module, stem = file.removesuffix(".py").replace("/", "."), Path(file).stem
-    tests = sorted((ROOT / "tests").rglob("test_*.py"))
+    package = Path(file).parts[1].removesuffix(".py")
     names = (module, f"from {module.rpartition('.')[0]} import {stem}")
-    found = [
-        test
-        for test in tests
-        if any(name in test.read_text() for name in names) or test.stem.startswith(f"test_{stem}")
-    ]
-    return [str(test.relative_to(ROOT)) for test in found]
+    tests = {test: test.read_text() for test in sorted((ROOT / "tests").rglob("test_*.py"))}
+    found = [t for t, text in tests.items() if any(n in text for n in names) or t.stem.startswith(f"test_{stem}")]
+    found = found or [t for t, text in tests.items() if t.parent.name == package or f"burnish.{package}" in text]
+    found.sort(key=lambda t: (stem not in t.stem, t.parent.name != package, len(tests[t])))
+    return [str(test.relative_to(ROOT)) for test in found[:MOST_FILES]]
 
 
 def _copy(folder: Path) -> Path:

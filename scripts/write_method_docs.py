@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from draw_curves import Curve, drawn, mean_curve
+from method_advice import row_of, snippet, watched
 from rich.table import Table
 
 from burnish import credit, draw, learn, rollout, score, select
@@ -79,6 +80,7 @@ def page(name: str, entry: Entry, base: str, measured: dict[str, Any]) -> str:
         f"**When to use it.** {entry.when}",
         f"Family: {entry.family}. Paper: {paper}. Nearest basic method: [{base}]({base}.md) ([the map](map.md)).",
         f"    {entry.example}",
+        *advice(entry, example),
         "## The formula",
         "```text\n" + (inspect.getdoc(entry.build) or "") + "\n```",
     ]
@@ -99,6 +101,20 @@ def page(name: str, entry: Entry, base: str, measured: dict[str, Any]) -> str:
     if found := measured.get(name):
         parts += ["## Measured", told(name, base, found, measured), f"![the curve of {name}]({name}.svg)"]
     return "\n\n".join(parts) + "\n"
+
+
+def advice(entry: Entry, example: Any) -> list[str]:
+    """A row of the data, a snippet and what to watch, for the methods that the documentation recommends."""
+    if not entry.library:
+        return []
+    lines = "\n".join(f"- {line}" for line in watched(example)) or "- `loss`, and the held-out measure"
+    return [
+        "## Data and code",
+        f"A row of a dataset ([other layouts](../data.md)):\n\n```json\n{row_of(entry, example)}\n```",
+        f"```python\n{snippet(entry)}\n```",
+        f"## What to watch\n\n{lines}\n\nDefined in [metrics](../metrics.md); by symptom: "
+        "[troubleshooting](../troubleshooting.md).",
+    ]
 
 
 def told(name: str, base: str, found: dict[str, Any], measured: dict[str, Any]) -> str:

@@ -8,7 +8,6 @@ import os
 import shutil
 import sys
 import time
-import zlib
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from functools import partial
@@ -17,6 +16,7 @@ from typing import Any
 
 import guards
 import pytest
+import shards
 import torch
 import torch.multiprocessing
 
@@ -53,27 +53,18 @@ if kernels() is None:  # files that import the optional package test it: without
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--shard", metavar="K/N", help="run the Kth of N shares of the tests (scripts/test_all.py)")
+    shards.add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    shards.configure(config)
     if not hasattr(config, "workerinput"):  # with xdist, the process that hears of all reports
         config.pluginmanager.register(guards.Verifier(config))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.option.shard:
-        k, n = map(int, config.option.shard.split("/"))
-        mine = [item for item in items if zlib.crc32(_shared(item).encode()) % n == k - 1]
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(mine)])
-        items[:] = mine
+    shards.split(config, items)
     guards.split(config, items)
-
-
-def _shared(item: pytest.Item) -> str:
-    """What tests that share a fixture have in common: file and parameters."""
-    file, _, rest = item.nodeid.partition("::")
-    return file + rest[rest.find("[") :] if "[" in rest else item.nodeid
 
 
 @pytest.hookimpl(wrapper=True)

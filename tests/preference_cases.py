@@ -207,8 +207,9 @@ ROWS = [
     Row(
         pairs.against_population(2.0, {"ref": 0.25, "past": 0.75}),
         "--++",
-        lambda p: [(0.25 * 0.8 + 0.75 * 0.2 - 2) ** 2],
-        above={**RATIOS, "past": [0.1, 0.1, 0.0, 0.0]},
+        lambda p: [0.75 * (0.25 * 0.8 + 0.75 * 0.2 - 2) ** 2 + 0.25 * (-0.25 * 0.8 - 0.75 * 0.2 - 2) ** 2],
+        {"preference": [0.75] * 4},
+        {**RATIOS, "past": [0.1, 0.1, 0.0, 0.0]},
     ),
     Row(levelled(0.5), "--++", lambda p: [nls(0.5 * 2 * 0.4)], {"factor": [2.0, 2.0, 1.0, 1.0]}, RATIOS),
     Row(pairs.simpo(2.0, 0.5), "--++", lambda p: [nls(gap(p) - 0.5)]),

@@ -8,6 +8,7 @@ import importlib
 import os
 import select
 import sys
+import warnings
 
 from burnish import __version__
 from burnish.commands.table import COMMANDS
@@ -17,6 +18,7 @@ HELP = """\
 burnish post-trains language models.
 
 Start here:
+  burnish choose                            which method for my data? It asks
   burnish train                             GRPO on the tiny model, in seconds
   burnish train dpo --task add --steps 100  another method, another task
   burnish train grpo --model path/to/model --task data.jsonl --lora 16
@@ -38,6 +40,7 @@ the version."""
 
 # commands whose work is what they print: a closed pipe, as of `| head`, is no error
 PRINTING = {"methods", "show", "tasks", "rewards", "papers", "models", "plan", "runs", "check", "doctor", "completion"}
+PRINTING |= {"choose"}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -45,6 +48,9 @@ def main(argv: list[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words or os.environ.get("BURNISH_DEBUG", "0") not in ("", "0")
     words = [word for word in words if word != "--debug"]
+    if argv is None and not debug and not sys.warnoptions:  # what libraries tell their own users says nothing to ours
+        for category in (FutureWarning, DeprecationWarning, PendingDeprecationWarning, UserWarning):
+            warnings.simplefilter("ignore", category)
     try:
         code = _dispatch(words)
         sys.stdout.flush()  # raise write errors here, not at interpreter shutdown

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from guards import guards
 
 import burnish
 from burnish.checkpoint.diff import log_rows
 from burnish.store.reader import open_store
+
+pytestmark = guards("draw", "select", "score", "learn/terms", "tasks/data", "store/health.py")
 
 
 def written(path: Path, rows: list[dict[str, Any]]) -> str:

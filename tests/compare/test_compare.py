@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from at_once import at_once
+from guards import guards
 
 import burnish
 from burnish.compare import sweep
@@ -72,6 +73,7 @@ def small_job(method: str, budget: str, out: Path, model: Path, **flags: Any) ->
     return Job(method, method, shared, "sort", 1, parse(budget), str(out), tasks=6, replies=2, points=2)
 
 
+@guards("compare", "core/loop.py")
 def test_the_meter_counts_what_was_done_and_changes_nothing(small_model: Path, tmp_path: Path) -> None:
     """GRPO, 3 prompts x 2 replies, 2 steps: 12 samples, the run's own sampled tokens, and unchanged results."""
     found = run_job(small_job("grpo", "steps=2", tmp_path / "a", small_model, n=2), lambda *_: None)

@@ -24,6 +24,7 @@ def test_the_order_is_the_one_that_is_printed() -> None:
         "prompts by a curriculum",
         "swapped parts",
         "rewards and shapes",
+        "a preference oracle",
         "no model that nothing reads",
         "replies in chunks",
     ]

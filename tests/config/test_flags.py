@@ -158,3 +158,18 @@ def test_nul_characters_are_refused() -> None:
 def test_a_number_that_python_does_not_write_is_refused_too() -> None:
     with pytest.raises(ValueError, match="option 'n' takes a whole number, not such a large int"):
         coerce("n", 10**5000, int)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A command."""
+
+    tasks: int = 2
+    """How many."""
+
+
+def test_a_flag_answers_to_its_earlier_name() -> None:
+    """--count of `burnish pairs` and --rows of `burnish tasks` are --tasks, as in the other commands."""
+    for name in ("--tasks", "--count", "--rows"):
+        found = read(Rows, "pairs", [name, "5"])
+        assert found is not None and found[1].tasks == 5

@@ -92,7 +92,7 @@ def test_people_see_text_and_calls() -> None:
 @pytest.mark.parametrize(
     ("message", "why"),
     [
-        ({"role": "user", "content": [{"type": "image", "image": "cat.png"}]}, "a part of type 'image'"),
+        ({"role": "user", "content": [{"type": "video", "video": "cat.mp4"}]}, "a part of type 'video'"),
         ({"role": "user", "content": [{"text": "no type"}]}, "a part of type 'None'"),
         ({"role": "user", "content": ["bare"]}, "a part of type 'None'"),
         ({"role": "user", "content": [{"type": "text"}]}, "a part of type 'text' without 'text'"),

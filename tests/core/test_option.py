@@ -228,16 +228,16 @@ STAGES = {"draw": draw, "rollout": rollout, "score": score, "select": select, "c
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_every_public_factory_of_a_stage_is_exported_and_documented(stage: str) -> None:
+def test_every_public_factory_of_a_stage_is_documented_and_has_one_name(stage: str) -> None:
     package = STAGES[stage]
     assert package.__doc__ and sorted(package.__all__) == sorted(set(package.__all__))
     for module in pkgutil.walk_packages(package.__path__, f"burnish.{stage}."):
         for name, found in vars(importlib.import_module(module.name)).items():
             own = inspect.isfunction(found) and found.__module__ == module.name and not name.startswith("_")
             if own and inspect.signature(found).return_annotation in PARTS:
-                assert getattr(package, name, None) is found, f"{stage}/__init__.py does not export {name}"
-                assert name in package.__all__ and factories()[name] is found
                 assert inspect.getdoc(found), f"{module.name}.{name} has no docstring"
+                if name in package.__all__:  # which names a stage exports: tests/laws/test_zoo.py
+                    assert getattr(package, name) is found and factories()[name] is found
 
 
 def test_a_stages_names_are_listed_on_the_page_of_parts() -> None:

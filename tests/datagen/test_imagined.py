@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from conftest import SMALL, build_cast
+from guards import guards
 from judge_server import prompt_of, serving
 
 from burnish.commands.imagine import main
@@ -61,6 +62,7 @@ def answer(body: dict[str, Any]) -> str:
     return "Well.\nScore: 9" if "Crete" in asked else "Badly.\nScore: 1"
 
 
+@guards("datagen", "commands/imagine.py", "tasks/data", "judges")
 def test_the_file_is_episodes_for_offline_rl(
     tmp_path: Path, small_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

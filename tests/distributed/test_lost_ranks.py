@@ -7,6 +7,7 @@ import re
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -18,10 +19,13 @@ import pytest
 from guards import guards
 
 from burnish.distributed import heartbeat, launched
-from burnish.distributed.launched import Launched, log_of
+from burnish.distributed.launch import LAUNCHER
+from burnish.distributed.launched import Launched, log_of, units_of
 from burnish.distributed.ray import watchdog
 from burnish.models.ranks import MEETING
+from burnish.util import work_units
 from burnish.util.failures import LOST_RANK
+from burnish.util.work_units import UNITS, WorkUnits
 
 pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="states are read from /proc"),
@@ -110,27 +114,123 @@ def test_what_a_rank_started_ends_with_it(tmp_path: Path, capfd: pytest.CaptureF
     assert code == 137 and len(said) == 1
 
 
+def test_a_rank_whose_launcher_was_killed_before_it_joined_ends(tmp_path: Path) -> None:
+    """Its parent is another process by then, and the kernel has told it nothing."""
+    own = {"RANK": "0", "WORLD_SIZE": "2", MEETING: f"{tmp_path}/ranks/meeting", LAUNCHER: "4000000"}
+    (tmp_path / "ranks").mkdir()
+    program = "from burnish.distributed import launch; launch.join('cpu')"
+    found = subprocess.run([sys.executable, "-c", program], env={**os.environ, **own}, timeout=60, check=False)
+    assert found.returncode == LOST_RANK and not (tmp_path / "ranks").exists()
+
+
+# --------------------------------------------------------------------------------------------------------------- work
+
+
+def says(folder: Path, rank: int, allowed: float, waits: bool, units: int = 1) -> None:
+    """What a rank wrote of its work."""
+    units_of(folder, rank).write_bytes(struct.pack(work_units.LAYOUT, units, allowed, waits, b"sampling"))
+
+
+WORKS = """
+import struct, time
+for n in range(12):
+    with open({file!r}, "wb") as file: file.write(struct.pack({layout!r}, n, 0.5, False, b""))
+    time.sleep(0.12)
+"""
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_does_nothing_while_others_wait_is_named(
+    rank: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for one in (0, 1):
+        says(tmp_path, one, 0.5, waits=one != rank)
+    code, said = outcome(ranks(tmp_path, SLEEPS, SLEEPS), capfd)
+    assert code == 1 and len(said) == 1
+    assert re.match(
+        rf"rank {rank} did nothing for \d s while others waited for it \(it was sampling\): .*--rank-", said[0]
+    )
+    assert "so the run was ended; continue it" in said[0]
+
+
+@pytest.mark.parametrize("kind", ["it computes", "its child computes", "units", "nobody waits", "all wait", "it may"])
+def test_a_rank_that_works_is_not_lost(kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """For three times as long as a rank may do nothing."""
+    says(tmp_path, 0, 0.5, waits=kind != "nobody waits")
+    says(tmp_path, 1, 60.0 if kind == "it may" else 0.5, waits=kind == "all wait")
+    program = "import time; time.sleep(1.5)"
+    if kind == "it computes":
+        program = "import time\nend = time.time() + 1.5\nwhile time.time() < end: sum(range(10**6))"
+    elif kind == "its child computes":
+        inner = "import time; end = time.time() + 1.5\nwhile time.time() < end: pass"
+        program = f"import subprocess, sys; subprocess.run([sys.executable, '-S', '-c', {inner!r}])"
+    elif kind == "units":
+        program = WORKS.format(file=str(units_of(tmp_path, 1)), layout=work_units.LAYOUT)
+    assert outcome(ranks(tmp_path, "import time; time.sleep(1.5)", program), capfd) == (0, [])
+
+
+def test_what_a_rank_writes_is_what_the_others_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert heartbeat.UNITS.format == work_units.LAYOUT, "heartbeat.py cannot import it"
+    own = WorkUnits()
+    own.done()  # nobody reads it
+    own.publish(tmp_path / "units")
+
+    def read() -> tuple[int, float, bool, str]:
+        done, allowed, waits, what = heartbeat.UNITS.unpack((tmp_path / "units").read_bytes())
+        return done, allowed, waits, what.rstrip(b"\0").decode()
+
+    assert read() == (0, 3600.0, False, "")
+    with own.own_code(work_units.SAMPLING):
+        assert read() == (1, 30.0, False, "sampling")
+        own.done()
+        with own.waiting():
+            assert read() == (2, 30.0, True, "sampling")
+        assert read() == (3, 30.0, False, "sampling")
+    assert read() == (4, 3600.0, False, "")
+    own.allow(5.0)
+    with own.own_code(work_units.SAMPLING):
+        assert read()[1] == 5.0
+    assert read()[1] == 5.0
+    own.allow(None)
+    assert read()[1] == 3600.0
+
+
+def test_sampling_and_learning_are_counted(small_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decode steps and micro-batches, while the engine samples in code of its own."""
+    from conftest import SMALL, build_cast, build_method
+
+    from burnish.core.loop import loop
+
+    seen: list[str] = []
+    monkeypatch.setattr(UNITS, "done", lambda: seen.append(UNITS._what))
+    method = build_method("grpo", small_model)
+    list(loop(method, build_cast(method, small_model), SMALL, steps=1))
+    assert seen.count(work_units.SAMPLING) > 2 and seen.count("") >= 1
+
+
 # ----------------------------------------------------------------------------------------------------------- heartbeats
 
 HURRIED = """
 import sys
 from burnish.distributed import heartbeat as h
 h.BEAT, h.STOPPED, h.SILENCE = 0.1, 0.6, 0.8
-h.main(int(sys.argv[1]), int(sys.argv[2]), "127.0.0.1", int(sys.argv[3]))
+h.main(int(sys.argv[1]), int(sys.argv[2]), "127.0.0.1", int(sys.argv[3]), sys.argv[4])
 """
 
 
 class Heartbeats:
     """Two stand-ins for ranks, and the heartbeat process of each."""
 
-    def __init__(self, stack: ExitStack, program: str = SLEEPS) -> None:
+    def __init__(self, stack: ExitStack, program: str = SLEEPS, folder: Path = Path("/nowhere")) -> None:
         self.ranks = [self._start(stack, program) for _ in range(2)]
-        hub = self._start(stack, HURRIED, "0", str(self.ranks[0].pid), "0")
+        hub = self._start(stack, HURRIED, "0", str(self.ranks[0].pid), "0", str(units_of(folder, 0)))
         self.port = self._line(hub, b"secret\n").split()[1]
-        other = self._start(stack, HURRIED, "1", str(self.ranks[1].pid), self.port)
+        other = self._start(stack, HURRIED, "1", str(self.ranks[1].pid), self.port, str(units_of(folder, 1)))
         assert other.stdin is not None
         other.stdin.write(b"secret\n")
         other.stdin.flush()
+        while not self._talks(other.pid):
+            time.sleep(0.01)
         self.beside = [hub, other]
 
     def _start(self, stack: ExitStack, *words: str) -> subprocess.Popen[bytes]:
@@ -138,6 +238,12 @@ class Heartbeats:
         process = stack.enter_context(subprocess.Popen([sys.executable, "-c", *words], stdin=pipe, stdout=pipe))
         stack.callback(process.kill)
         return process
+
+    def _talks(self, pid: int) -> bool:
+        """Whether a process has a connection."""
+        with suppress(OSError):
+            return any(os.readlink(fd).startswith("socket:") for fd in Path(f"/proc/{pid}/fd").iterdir())
+        return False
 
     def _line(self, process: subprocess.Popen[bytes], word: bytes) -> str:
         assert process.stdin is not None and process.stdout is not None
@@ -189,6 +295,15 @@ def test_a_machine_that_is_gone_is_noticed_by_its_silence(rank: int, stack: Exit
     other = made.beside[1 - rank].stdout
     assert other is not None and other.readline().decode().strip() == f"lost {rank} silent"
     made.beside[rank].send_signal(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_all_hear_of_a_rank_that_does_nothing(rank: int, stack: ExitStack, tmp_path: Path) -> None:
+    made = Heartbeats(stack, folder=tmp_path)
+    assert made.nothing_for(0.3)
+    for one in (0, 1):
+        says(tmp_path, one, 0.5, waits=one != rank)
+    assert [line.split()[:3] for line in made.said()] == [["lost", str(rank), "idle"]] * 2
 
 
 def test_a_rank_that_computes_in_one_long_call_is_alive(stack: ExitStack) -> None:

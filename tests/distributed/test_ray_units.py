@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from conftest import SMALL, build_cast
@@ -23,6 +24,7 @@ from burnish.core.sample_ledger import LEARNED, UnitId
 from burnish.core.step import Settings
 from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.distributed.ray.admission import chosen, limits_of
+from burnish.distributed.ray.arrays import as_array, as_weight
 from burnish.distributed.ray.audit import audit
 from burnish.distributed.ray.pipeline import RayPipeline
 from burnish.distributed.ray.supervisor import ActorLimits
@@ -433,3 +435,11 @@ def test_ray_that_is_not_installed_is_one_sentence(small_model: Path, tmp_path: 
     monkeypatch.setattr("burnish.run.placement.importlib.util.find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"pip install 'burnish\[ray\]'"):
         burnish.train("grpo", model=str(small_model), task="sort", out=str(tmp_path / "run"), on="ray")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_weights_travel_bit_for_bit(dtype: torch.dtype) -> None:
+    """Also bf16, which numpy does not have."""
+    weight = torch.tensor([[1.0, -0.0, 3.140625], [float("inf"), 1e-30, -65280.0]], dtype=dtype)
+    back = as_weight(np.array(as_array(weight)))
+    assert back.dtype == dtype and torch.equal(back, weight) and bool(torch.signbit(back[0, 1]))

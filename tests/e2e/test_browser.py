@@ -506,3 +506,85 @@ def test_a_reply_cannot_write_html_into_the_page(
     page.wait_for_selector(".turn .token")
     assert evil in page.locator(".entry .prompt").first.inner_text()
     assert page.title() != "owned" and page.locator(".detail img, .list img").count() == 0
+
+
+# --------------------------------------------------------------------------------------------------- the run manager
+
+
+@pytest.fixture
+def own(small_model: Path, root: Path, tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A folder of two copied runs with a dashboard of its own, in which a test may start and delete."""
+    place = tmp_path / "runs"
+    for name in ("grpo-0", "dapo"):
+        shutil.copytree(root / name, place / name)
+    endpoint = endpoint_for("127.0.0.1", 0, None)
+    server = make_server(Api(place), endpoint)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield place, endpoint.url()
+    server.shutdown()
+    server.server_close()
+    thread.join(10)
+
+
+def test_runs_are_sorted_noted_archived_deleted_and_undone(page: Any, own: tuple[Path, str]) -> None:
+    place, url = own
+    page.goto(url)
+    page.wait_for_selector("table.runs tbody tr")
+    names = page.locator("td.name a")
+    page.get_by_role("button", name="Sort by Run").click()
+    assert names.all_inner_texts() == ["dapo", "grpo-0"]
+    page.get_by_role("button", name="Sort by Run").click()
+    assert names.all_inner_texts() == ["grpo-0", "dapo"]
+    page.get_by_role("button", name="Note and tags: dapo").click()
+    page.get_by_label("Note", exact=True).fill("the better one")
+    page.get_by_label("Tags", exact=True).fill("kept")
+    page.get_by_role("button", name="Save", exact=True).click()
+    until(page, lambda: page.locator("small.note").all_inner_texts() == ["the better one"])
+    shot(page, "manager")
+    page.get_by_role("button", name="Archive: grpo-0").click()
+    until(page, lambda: names.all_inner_texts() == ["dapo"])
+    page.get_by_role("button", name="Undo").click()
+    until(page, lambda: names.count() == 2)
+    page.get_by_role("button", name="Delete: grpo-0").click()
+    until(page, lambda: not (place / "grpo-0").exists() and names.count() == 1)
+    page.get_by_role("button", name="Undo").click()
+    until(page, lambda: (place / "grpo-0" / FILE).exists() and names.count() == 2)
+
+
+def test_a_run_is_started_by_the_form_and_a_wrong_option_is_refused_there(page: Any, own: tuple[Path, str]) -> None:
+    place, url = own
+    page.goto(url)
+    page.wait_for_selector("table.runs tbody tr")
+    page.get_by_role("button", name="+ New run").click()
+    page.wait_for_selector("dialog .fields input")
+    page.get_by_label("Name").fill("from-the-page")
+    page.get_by_label("Device").fill("cpu")
+    field = page.locator("dialog label", has_text="steps").locator("input").first
+    field.fill("0")
+    page.get_by_role("button", name="Start", exact=True).click()
+    until(page, lambda: "it must be at least 1" in page.locator("dialog .wrong").inner_text())
+    shot(page, "form")
+    field.fill("1")
+    page.get_by_role("button", name="Start", exact=True).click()
+    until(page, lambda: page.locator("dialog").count() == 1)  # the help alone, closed
+    until(page, lambda: page.locator(".job").count() == 1)
+    job = Api(place).manager.jobs()[0]
+    assert job.words[:3] == ["train", "grpo", "--steps=1"] and job.run == "from-the-page"
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(job.pid, 9)
+
+
+def test_curves_have_other_axes(page: Any, url: str) -> None:
+    page.goto(f"{url}#/run/grpo-0")
+    page.wait_for_selector("figure.chart svg")
+    page.get_by_label("x", exact=True).select_option("tokens")
+    until(page, lambda: "over tokens" in str(page.locator("figure.chart svg").first.get_attribute("aria-label")))
+    page.get_by_label("y", exact=True).select_option("log")
+    page.get_by_label("x", exact=True).select_option("seconds")
+    until(page, lambda: "over seconds" in str(page.locator("figure.chart svg").first.get_attribute("aria-label")))
+    with page.expect_download() as download:
+        page.get_by_role("button", name="CSV").click()
+    lines = Path(download.value.path()).read_text().splitlines()
+    assert lines[0].startswith("run,step,") and len(lines) == 5
+    shot(page, "axes-whole")

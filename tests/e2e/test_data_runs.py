@@ -336,24 +336,28 @@ def test_steps_or_epochs_and_the_words_for_a_batch(cli: Cli, small_model: Path, 
     assert re.search(r"data: 2 steps x 2 prompts = 4 of 3\d rows, 0.1\d epochs", said)
 
 
-def test_held_out_accuracy_is_greedy_with_the_sampled_one_beside_it(cli: Cli, tmp_path: Path) -> None:
+def test_held_out_accuracy_is_sampled_with_the_greedy_one_beside_it(cli: Cli, tmp_path: Path) -> None:
     words = ("train", "grpo", "--task", "sort:1", "--n", 2, "--steps", 1, "--prompts", 2, "--eval-tasks", 40, "--quiet")
     said = cli(*words, "--out", tmp_path / "both", "--device", "cpu", "--eval-k", 4, "--product", "best")
-    header = "eval: 40 held-out tasks, one greedy reply each (temperature 0), and 4 sampled at temperature 1"
+    header = (
+        "eval: 40 held-out tasks, 4 sampled at temperature 1, by which the best checkpoint is found, and one greedy"
+    )
     assert header in " ".join(said.split())
     before = json.loads((tmp_path / "both" / "evaluation.json").read_text())["before"]
     assert main(["eval", "tiny", "--task", "sort:1", "--tasks", "40", "--k", "4", "--json"]) == 0
     alone = json.loads(cli.capsys.readouterr().out)
-    assert before["value"] == alone["greedy"]
+    assert before["greedy"] == alone["greedy"] and before["value"] == alone["pass"]["1"]
     parts = {"accuracy": alone["pass"]["1"], "passed": alone["pass"]["4"], "majority": alone["majority"]["4"]}
     assert before["sampled"] == {"temperature": 1.0, "k": 4, **parts}
-    line = r"held-out accuracy, sampled at temperature 1: [\d.]+% .*points; pass@4 .*points; majority@4 .*points"
-    assert re.search(line, " ".join(said.split()))
+    for what in ("accuracy", "pass@4", "majority@4"):
+        assert re.search(rf"held-out {what}, sampled at temperature 1: [\d.]+% .*points", said)
     (row,) = log_rows(tmp_path / "both", "metrics")
-    assert list(row)[-2:] == ["heldout/accuracy", "heldout/sampled"]  # the first is the score of the run
+    found = [name for name in row if name.startswith("heldout/")]  # the first is the score of the run
+    assert found == ["heldout/sampled_accuracy", "heldout/accuracy", "heldout/cut_off"]
     alone_greedy = cli(*words, "--out", tmp_path / "greedy", "--device", "cpu", "--eval-temperature", 0)
     assert "(temperature 0)" in alone_greedy and "sampled at" not in alone_greedy
-    assert json.loads((tmp_path / "greedy" / "evaluation.json").read_text())["before"] == {**before, "sampled": None}
+    greedy = json.loads((tmp_path / "greedy" / "evaluation.json").read_text())["before"]
+    assert greedy["name"] == "accuracy" and greedy["value"] == before["greedy"] and greedy["sampled"] is None
 
 
 def test_labels_of_single_replies_are_what_kto_learns_from(small_model: Path, tmp_path: Path) -> None:
@@ -468,7 +472,7 @@ def test_a_mixture_of_built_in_tasks_and_a_file_is_verified_by_each(
     task = rows(tmp_path / "a.jsonl", *({"prompt": f"q{n}", "answer": "1"} for n in range(30)))
     result = go("grpo", small_model, tmp_path / "run", task=f"sort:1*0.5,{task}*0.5", eval_tasks=4)
     assert result.after is not None
-    assert result.after.name == "accuracy"
+    assert result.after.name == "sampled_accuracy"
     wrong = cli("train", "grpo", "--task", "sort,nothing", fails=True)
     assert "there is no task 'nothing'" in wrong
 

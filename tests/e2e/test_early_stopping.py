@@ -28,8 +28,8 @@ def patient(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Resu
 def test_a_run_ends_after_so_many_evaluations_without_a_better_one(patient: Result) -> None:
     """Step 1 is the best (0.0); steps 2 and 3 are no better."""
     assert len(patient.metrics) == 3 and not patient.stopped and patient.model is not None
-    assert patient.ended.startswith("held-out accuracy was no better for 2 evaluations (--patience 2)")
-    assert patient.best == Score("accuracy", 1, 0.0)
+    assert patient.ended.startswith("held-out accuracy, sampled, was no better for 2 evaluations (--patience 2)")
+    assert patient.best == Score("sampled_accuracy", 1, 0.0)
     assert [event["text"] for event in patient.store.events() if event["kind"] == "ended"] == [patient.ended]
     assert patient.store.state() == "finished"
 
@@ -79,7 +79,8 @@ def test_the_score_can_be_that_of_given_replies(
     words += ["--eval-tasks", "8", "--eval-every", "1", "--steps", "4", "--device", "cpu", "--model", str(small_model)]
     assert main(["train", method, *words, "--out", str(tmp_path / "run")]) == 0
     said = capsys.readouterr().out
-    assert "the method's own measure of 8 held-out rows" in said and f"--measure {flag}" in said
+    told = {"sft": "8 held-out rows, the likelihood of the replies", "dpo": "8 held-out rows, the order of the pairs"}
+    assert told[method] in said and f"--measure {flag}" in said
     with open_store(tmp_path / "run") as store:
         scores = [
             value

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import make_model
 from guards import guards
 from runs import rows
 
@@ -36,6 +37,7 @@ def data(kind: str, path: Path) -> str:
         "prompts": lambda n: {"prompt": f"q{n}"},
         "answers": lambda n: {"question": f"{n}+1?", "answer": str(n + 1)},
         "labels": lambda n: {"prompt": f"q{n}", "completion": "r", "label": n % 2 == 0},
+        "steps": lambda n: {"prompt": f"q{n}", "completions": ["a\n", "b\n"], "labels": [True, n % 2 == 0]},
         "other": lambda n: {"body": f"q{n}", "reply": "r"},
     }
     return rows(path / f"{kind}.jsonl", *(made[kind](n) for n in range(24)))
@@ -55,6 +57,9 @@ def data(kind: str, path: Path) -> str:
         ("kto", "labels", ()),
         ("kto", "pairs", ()),
         ("reward_model", "pairs", ()),
+        ("reward_model", "pairs", ("--chat-template", "own.jinja", "--system-prompt", "Be brief.", "--model", "small")),
+        ("process_reward_model", "steps", ()),
+        ("genarm_rm", "pairs", ()),
         ("ppo", "prompts", ("--n", "2", "--reward", "COIN")),
         ("luffy", "demonstrations", ("--n", "2", "--reward", "COIN")),
         ("gkd", "demonstrations", ("--teacher", "tiny")),
@@ -65,13 +70,18 @@ def test_next_commands_work(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "coin.py").write_text(COIN)
+    if "small" in more:  # another model than the default, without a template of its own
+        (make_model(tmp_path / "small") / "chat_template.jinja").rename("own.jinja")
     words = [word.replace("COIN", "coin.py:coin") for word in more]
     task = data(kind, tmp_path)
     assert main(["train", method, "--task", task, *words, *QUICK, "--out", "run"]) == 0
     printed = capsys.readouterr().out
     commands = [shlex.split(line.removeprefix("next:")) for line in printed.splitlines() if line.startswith("next:")]
     measured = [command for command in commands if command[1] == "eval"]
-    assert measured, printed
+    assert measured or method == "process_reward_model", printed
+    if "small" in more:
+        (trained,) = [command for command in commands if "--reward-model" in command]
+        assert trained[trained.index("--model") + 1] == "small" and "--chat-template" in trained
     for command in commands:
         assert command[0] == "burnish"
         if command[1] == "chat":

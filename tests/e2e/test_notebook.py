@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from guards import guards
 from notebook import execute
 
 PAGE = Path(__file__).parent.parent.parent / "examples" / "quickstart.ipynb"
 
 
+@guards("api", "report")
 def test_the_quickstart_page_runs_and_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # the run goes into runs/
     page = json.loads(PAGE.read_text())

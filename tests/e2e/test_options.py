@@ -232,6 +232,7 @@ ELSEWHERE = {  # options whose proof stands in another file, because it needs wh
     "rollout/test_cut_turns.py": {"cut_turn"},
     "e2e/test_dtype.py": {"dtype"},
     "e2e/test_rank_runs.py": {"ranks", "shard"},
+    "laws/test_context_laws.py": {"context_ranks"},
     "e2e/test_early_stopping.py": {"eval_measure"},
     "models/test_compact_adamw.py": {"optimiser", "master_weights"},
     "run/test_memory_plan.py": {"memory"},
@@ -260,7 +261,8 @@ def test_every_option_has_a_test() -> None:
 
 
 def test_what_the_settings_share_with_the_options_is_passed_on() -> None:
-    settings = Options(prompts=3, lag=2, clip=0.5).settings(0.125, 77, find("grpo").build(source("add")))
+    options = Options(prompts=3, lag=2, clip=0.5, lr=0.125, token_budget=77, max_new_tokens=9)
+    settings = options.settings(find("grpo").build(source("add")))
     assert (settings.prompts, settings.lag, settings.clip, settings.lr, settings.token_budget) == (3, 2, 0.5, 0.125, 77)
 
 

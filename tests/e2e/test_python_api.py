@@ -21,6 +21,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import burnish
 from burnish.cli import main
+from burnish.store.reader import open_store
 
 ROWS = [
     {"question": f"Say {word}.", "answer": word, "level": i} for i, word in enumerate(["one", "two", "six", "ten"] * 5)
@@ -109,7 +110,7 @@ def test_the_result_shows_itself(small_model: Path, tmp_path: Path) -> None:
     assert isinstance(result, burnish.TrainResult)
     said = repr(result)
     assert said.startswith("TrainResult: grpo on sort, 2 steps of 2\n") and str(result.model_path) in said
-    assert "held-out accuracy" in said and "reward" in said
+    assert "held-out reward, sampled at temperature 1: " in said
     plot = result.plot("reward", "reward/length")
     assert set(plot.svg()) == {"reward", "reward/length"} and "<svg" in plot._repr_html_()
     assert "<svg" in result._repr_html_()
@@ -196,7 +197,8 @@ def test_a_rewards_error_names_file_line_and_row(small_model: Path, tmp_path: Pa
     message += "for the row with prompt='Say .*', answer='.*'"
     with pytest.raises(ValueError, match=message):
         burnish.train("grpo", model=small_model, task=ROWS, reward=broken, out=tmp_path / "run", **SMALL)
-    assert not (tmp_path / "run").exists()
+    with open_store(tmp_path / "run") as store:  # its first step failed: `burnish runs` lists it, and says why
+        assert store.state() == "failed" and "KeyError" in store.events()[-1]["text"]
 
 
 def test_what_cannot_be_trained_is_refused_and_leaves_nothing(loaded: tuple[Any, Any], tmp_path: Path) -> None:

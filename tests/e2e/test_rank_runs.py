@@ -28,6 +28,9 @@ pytestmark = [
         "models/ranks.py",
         "models/shards.py",
         "models/sharded_states.py",
+        "models/sharded_weights.py",
+        "models/layer_shards.py",
+        "models/write_by_ranks.py",
         "core/sharded_pass.py",
         "distributed",
         "core/loop.py",
@@ -131,16 +134,17 @@ def test_divided_states_are_saved_whole(shared: Path, small_model: Path, tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("shard", ["states", "full"])
 @pytest.mark.parametrize("more", [("--ranks", "1", "--shard", "off"), ("--ranks", "4")])
 def test_another_number_of_ranks_resumes_divided_states(
-    more: tuple[str, ...], small_model: Path, tmp_path: Path
+    more: tuple[str, ...], shard: str, small_model: Path, tmp_path: Path
 ) -> None:
     ends = []
     for name, later in (("same", ("--ranks", "2")), ("other", more)):
         out = tmp_path / name
-        assert not (process := started(words_for(small_model, out, "--ranks", "2", "--shard", "states"))).wait(
-            SECONDS
-        ), ended(process)
+        assert not (process := started(words_for(small_model, out, "--ranks", "2", "--shard", shard))).wait(SECONDS), (
+            ended(process)
+        )
         said = ended(process := started(["--resume", str(out), *later, "--steps", "6"]))
         assert process.returncode == 0, said
         ends.append(metrics(out)[-1])
@@ -248,6 +252,59 @@ def test_a_run_that_lost_a_rank_resumes(
     assert [row["step"] for row in metrics(out)] == list(range(16))
     for now, then in zip(metrics(out), metrics(shared), strict=False):
         assert all(now[key] == value for key, value in then.items() if "heldout" not in key), now["step"]
+
+
+IDLE = """
+import os, time
+from dataclasses import replace
+from burnish.core.parts import Part
+from burnish.methods.policy import grpo
+
+def idle(task, *, n: int = 2, pause: float = 600.0):
+    made = grpo(task, n=n)
+
+    def call(groups, step):
+        if os.environ.get("RANK") == "1" and step.clock.step == 1:
+            time.sleep(pause)
+        return groups
+
+    phase = replace(made.phases[0], select=Part(name="idle", call=call))
+    return replace(made, phases=(phase,))
+"""
+
+
+def idle_run(model: Path, folder: Path, launcher: tuple[str, ...], *more: str) -> tuple[int, str, float]:
+    """A run whose rank 1 sleeps in a part of the user's method; exit code, words and seconds."""
+    (folder / "mine.py").write_text(IDLE)
+    words = [f"{folder / 'mine.py'}:idle", "--model", str(model), "--task", "sort", "--steps", "2", "--prompts", "2"]
+    words += ["--out", str(folder / "run"), "--max-new-tokens", "6", "--eval-tasks", "0", *more]
+    words += ["--ranks", "2"] if launcher == BURNISH else []
+    began, process = time.monotonic(), started(["train", *words], launcher)
+    said = ended(process)
+    return process.returncode, said, time.monotonic() - began
+
+
+@linux
+@pytest.mark.parametrize(
+    "launcher", [BURNISH, pytest.param(TORCHRUN, marks=pytest.mark.slow)], ids=["ranks", "torchrun"]
+)
+def test_a_rank_that_hangs_in_code_of_its_own_is_named(
+    launcher: tuple[str, ...], small_model: Path, tmp_path: Path
+) -> None:
+    code, said, seconds = idle_run(small_model, tmp_path, launcher, "--rank-timeout", "4")
+    assert code != 0 and seconds < SECONDS / 2, said
+    [told] = [line for line in said.splitlines() if line.startswith("rank ")]
+    assert told.startswith("rank 1 did nothing for") and "--rank-timeout sets the limit, so the run was ended" in told
+    assert "gloo" not in said and ("Traceback" not in said or launcher == TORCHRUN), said
+    assert not left_by(str(tmp_path))
+
+
+@linux
+@pytest.mark.slow
+def test_a_rank_whose_own_code_takes_its_time_ends_no_run(small_model: Path, tmp_path: Path) -> None:
+    """A part of the user's method that waits for 40 s, longer than burnish's own code may do nothing."""
+    code, said, seconds = idle_run(small_model, tmp_path, BURNISH, "--pause", "40")
+    assert code == 0 and seconds > 40, said
 
 
 def test_what_several_ranks_cannot_do_is_one_sentence(small_model: Path, tmp_path: Path) -> None:

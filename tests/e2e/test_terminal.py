@@ -148,7 +148,7 @@ def test_a_method_without_training_is_not_said_to_have_become_worse(
     small = ["--steps", "1", "--prompts", "2", "--eval-tasks", "8", "--out", str(tmp_path / "run")]
     assert main(["train", "best_of_n", "--task", "sort", *reward, *small]) == 0
     said = capsys.readouterr().out
-    assert "held-out accuracy of the method's replies: " in said and "of the model's own replies, greedy: " in said
+    assert "held-out reward of the method's replies: " in said and "of the model's own replies, greedy: " in said
     assert "worse" not in said and "->" not in said
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from conftest import make_model
+from judge_server import serving
+from test_judge_scorers import at, judging
 from test_reward_models import reward_model
 
 from burnish.cli import main
@@ -103,3 +105,22 @@ def test_the_command_measures_a_reward_model_and_a_reward_by_name(
     assert main(["eval-reward"]) == 2 and "say which reward" in capsys.readouterr().err
     assert main([*words, *sampled]) == 2, "pairs alone have no verifier"
     assert "pass --gold REWARD (a reward model or a reward by name)" in capsys.readouterr().err
+
+
+def test_a_judge_behind_an_endpoint_is_measured_on_rows_of_reward_bench(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It likes replies with "sure": right in one subset, wrong in the other; replies are read whole, however long."""
+    long = "word " * 700
+    rows = [
+        {"prompt": f"q{i}", "chosen": f"{long} sure {i}" if i % 2 else f"{long} no {i}", "rejected": f"sure {i}" if not
+         i % 2 else f"maybe {i}", "subset": "chat" if i % 2 else "safety"}
+        for i in range(8)
+    ]  # fmt: skip
+    file = tmp_path / "bench.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with serving(judging(lambda blocks: f"Score: {9 if 'sure' in blocks['reply'] else 2}")) as server:
+        words = [f"rubric({at(server)})", "--task", f"{file},heldout=0.9", "--slice", "subset", "--json"]
+        assert main(["eval-reward", *words]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["slices"]["subset: chat"]["mean"] == 1.0 and found["slices"]["subset: safety"]["mean"] == 0.0

@@ -18,8 +18,8 @@ from burnish.cli import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
-    [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/results/README.md")]
-    + [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "dev").glob("*.md")]
+    [ROOT / f"{name}.md" for name in ("README", "AGENTS", "CONTRIBUTING", "CHANGELOG", "benchmarks/results/README")]
+    + [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "dev").glob("*.md"), ROOT / "docs" / "tutorials" / "README.md"]
 )
 WIDTH = 120
 
@@ -170,14 +170,25 @@ def test_docstrings_and_comments_use_the_words_of_the_field() -> None:
     assert len(files) > 500 and not found, "\n".join(found)
 
 
-def test_the_readme_shows_every_command() -> None:
+def test_the_page_of_commands_shows_every_command() -> None:
     left_out = {"sweep", "ablate", "eval-reward"}  # the last has a hyphen, which the search for commands does not read
-    assert set(commands((ROOT / "README.md").read_text())) >= set(COMMANDS) - left_out
+    assert set(commands((ROOT / "docs" / "commands.md").read_text())) >= set(COMMANDS) - left_out
 
 
-def test_the_readme_links_every_page() -> None:
-    linked = set(_LINK.findall((ROOT / "README.md").read_text()))
-    assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= linked
+def test_the_home_page_and_the_nav_have_every_page() -> None:
+    """Pages of docs/methods are reached from their table."""
+    linked = set(_LINK.findall((ROOT / "docs" / "index.md").read_text())) | {"index.md"}
+    nav = set(re.findall(r"([\w/-]+\.(?:md|ipynb))$", (ROOT / "mkdocs.yml").read_text(), re.M))
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")}
+    assert pages <= linked and pages <= nav, (pages - linked, pages - nav)
+    assert {f"tutorials/{page.name}" for page in (ROOT / "docs" / "tutorials").iterdir()} <= nav
+    beside = {"changes.md", "contributing.md"}  # pages that scripts/site_hook.py makes
+    gone = [name for name in nav - beside if not (ROOT / "docs" / name).is_file()]
+    assert not gone, gone
+
+
+def test_the_readme_is_short_enough_to_be_read() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
 
 
 def test_the_checks_find_what_they_look_for(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ OPTIONAL = {
     "reasoning_gym",
     "math_verify",
     "gguf",
+    "llama_cpp",
+    "lm_eval",
     "tensorboard",
     "wandb",
     "trackio",

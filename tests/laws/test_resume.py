@@ -12,6 +12,7 @@ from conftest import arguments_for, build_method, recorded, run_options_for
 import burnish
 from burnish.api.train import resume
 from burnish.checkpoint.diff import differences, log_rows
+from burnish.compose.rewards import scores_replies
 from burnish.methods.table import METHODS
 
 
@@ -64,7 +65,8 @@ def test_stop_and_resume_equals_straight_through(
         "import hashlib\ndef coin(completions):\n    return [float(hashlib.md5(c.encode()).digest()[0] % 2) for c in "
         "completions]\n"
     )
-    more = {} if METHODS[name].trial.get("task") == "guess" else {"reward": f"{reward}:coin"}
+    scored = METHODS[name].trial.get("task") != "guess" and scores_replies(build_method(name, Path("teacher")))
+    more = {"reward": f"{reward}:coin"} if scored else {}
     straight, halted = tmp_path / "straight", tmp_path / "halted"
     run_once(name, small_model, other_model, straight, **more)
     shutil.copytree(straight, halted)

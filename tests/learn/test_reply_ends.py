@@ -36,17 +36,19 @@ ROWS: dict[str, tuple[str, dict[str, Any], int]] = {
 
 
 HEADER = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"  # no generation prompt
+LINES = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"  # nothing ends a reply
 OPENED = HEADER + "{% if add_generation_prompt %}<|assistant|><think>{% endif %}"
 
 
-@pytest.fixture(scope="module", params=["template", "no template", "own header", "opened thoughts"])
+@pytest.fixture(scope="module", params=["template", "no template", "own header", "opened thoughts", "lines"])
 def model(request: pytest.FixtureRequest, small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     if request.param == "template":
         return small_model
     path = make_model(tmp_path_factory.mktemp("plain"))
     (path / "chat_template.jinja").unlink()
     if request.param != "no template":
-        (path / "chat_template.jinja").write_text({"own header": HEADER, "opened thoughts": OPENED}[request.param])
+        templates = {"own header": HEADER, "opened thoughts": OPENED, "lines": LINES}
+        (path / "chat_template.jinja").write_text(templates[request.param])
     return path
 
 

@@ -15,10 +15,11 @@ from test_learn import TASK, gradients
 from torch import tensor
 
 from burnish.core.parts import Rollout
+from burnish.core.preferences import by_bradley_terry, by_comparison
 from burnish.core.roles import frozen, roles
 from burnish.core.step import Notes, Step
 from burnish.core.types import Clock, Group
-from burnish.credit.nash import by_bradley_terry, by_comparison, nash_advantage
+from burnish.credit.nash import nash_advantage
 from burnish.draw.tasks import prompts
 from burnish.engine.mixture import geometric
 from burnish.methods.nash import nash_ema, nash_md

@@ -156,6 +156,21 @@ def test_the_kl_is_averaged_like_the_loss(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("beta: 0.1\n", True),
+        ("beta: 0.1\nuse_bias_correction_kl: true\n", True),
+        ("beta: 0.1\nuse_bias_correction_kl: false\n", False),
+        ("beta: 0.0\n", False),
+    ],
+)
+def test_the_ratio_of_trls_kl_is_told(words: str, told: bool, tmp_path: Path) -> None:
+    """TRL's default is to multiply by it."""
+    found = imported(tmp_path, "grpo.yaml", f"model_name_or_path: x\nnum_generations: 8\n{words}")
+    assert any("use_bias_correction_kl" in note for note in found.notes) == told
+
+
+@pytest.mark.parametrize(
     ("scale", "part"),
     [("group", ""), ("none", "group_relative(std=False)"), ("false", "group_relative(std=False)"),
      ("batch", "group_mean_batch_std()")],

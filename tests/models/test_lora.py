@@ -22,7 +22,7 @@ from burnish.core.types import Clock
 from burnish.learn.learn import accumulate, plan_of
 from burnish.methods.table import METHODS, find
 from burnish.models.build import Models, build
-from burnish.models.lora import Lora, check_rank, check_stored, stored_rank
+from burnish.models.lora import Lora, check_rank, check_stored, merged, stored_rank
 from burnish.run.plan import plan
 from burnish.tasks.table import source
 
@@ -151,6 +151,26 @@ def test_a_merged_model_is_tied_only_with_one_table(
     with torch.no_grad():
         found = AutoModelForCausalLM.from_pretrained(tmp_path / "merged", dtype=torch.float32).eval()(ROW[None])
     torch.testing.assert_close(found.logits[0], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("trained_alone", [True, False])
+def test_a_merged_model_says_itself_that_it_is_not_tied(
+    trained_alone: bool, small_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """peft before 0.19 leaves the word of the configuration as it was, whatever became of the tables."""
+    adapts = "lm_head" if trained_alone else "q_proj"
+    module: Any = built(small_model, Lora(2, targets=(adapts,)))["policy"].module
+    merge = type(module.base_model).merge_and_unload
+
+    def older(self: Any, *arguments: Any, **named: Any) -> Any:
+        plain = merge(self, *arguments, **named)
+        plain.config.tie_word_embeddings = True
+        return plain
+
+    monkeypatch.setattr(type(module.base_model), "merge_and_unload", older)
+    plain: Any = merged(module)
+    apart = not torch.equal(plain.get_output_embeddings().weight, plain.get_input_embeddings().weight)
+    assert apart == trained_alone and plain.config.tie_word_embeddings == (not trained_alone)
 
 
 def gradient(models: Models, method: Method, *, step: int = 0, budget: int = 4096) -> dict[str, torch.Tensor]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from burnish.report.numbers import better_is_lower, find, heldout_of, shown, trained_series, written
+from burnish.evals.better import better_is_lower, written
+from burnish.report.numbers import find, heldout_of, shown, trained_series
 from burnish.report.summary import Curve
 
 STEP = {

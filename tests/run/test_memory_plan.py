@@ -203,3 +203,18 @@ def test_memory_has_a_unit_and_is_that_of_a_gpu(capsys: pytest.CaptureFixture[st
     if not torch.cuda.is_available():
         assert main(["train", "sft", "--model", "tiny", "--memory", "24GiB", "--steps", "1"]) == 2
         assert "--memory plans the memory of a GPU, but the run is on the CPU; leave it out" in capsys.readouterr().err
+
+
+def test_divided_weights_by_hand() -> None:
+    """8 ranks: in the layers 16 bytes a weight by 8; outside of them 2 whole and 4 of gradients in a pass; and what of
+    two layers is whole in bf16, with the gradient of one."""
+    found = parts_of(SHAPES, {"policy": trained()}, None, Batch(), Choices(1024, shard="full", ranks=8))
+    inside, outside = EIGHT_B.linear, EIGHT_B.weights - EIGHT_B.linear
+    assert found["weights"] == pytest.approx(4 * inside / 8 + outside * (2 + 4 / 8))
+    assert found["gradients"] == pytest.approx(4 * EIGHT_B.weights / 8 + 4 * outside)
+    assert found["optimiser"] == pytest.approx(8 * EIGHT_B.weights / 8)
+    assert found["gathered layers"] == pytest.approx((2 * 2 + 4) * inside / 36)
+    both = parts_of(SHAPES, ROLES, Lora(16), Batch(), Choices(1024, shard="full", ranks=8))
+    adapters = EIGHT_B.lora_weights(16)
+    assert both["weights"] == pytest.approx(2 * (2 * inside / 8 + 2 * outside) + 4 * adapters / 8)
+    assert both["optimiser"] == pytest.approx(8 * adapters / 8)

@@ -45,6 +45,7 @@ ILL = {
     "length": (steps(length=ramp(20, 90), reward=[0.3] * 20), "without a better reward"),
     "drift": (steps(kl__loss=ramp(0, 4)), "nats a token"),
     "clipped": (steps(pg__clipped=[0.7] * 5), "70% of the tokens are clipped"),
+    "diverged": (steps(sft__nll=ramp(8.0, 215.0)), "the NLL has risen from 8.00 to"),
     "spike": (steps(grad_norm=[0.5] * 30 + [60.0]), "jumped to 60.0, usually 0.50"),
 }
 

@@ -53,6 +53,7 @@ EDGES: dict[tuple[str, str], tuple[float, Callable[[float], History], int]] = {
     ("over_optimised", "the last"): (0.65, lambda x: held_out(0.7, 0.6, x), -1),
     ("over_optimised", "the one before"): (0.67, lambda x: held_out(0.7, x, 0.5), -1),
     ("over_optimised", "reward"): (0.5 - A_BIT / 2, lambda x: held_out(0.7, 0.6, 0.5, reward=x), 1),
+    ("diverged", "twice and a half more"): (4.5, lambda x: steps(sft__nll=last(5, 2.0, x)), 1),
     ("mismatch", "log-probs"): (1e-3, lambda x: steps(mismatch__logp=[x] * 5), 1),
     ("mismatch", "ratio above 1"): (1.02, lambda x: steps(mismatch__ratio=[x] * 5), 1),
     ("mismatch", "ratio below 1"): (0.98, lambda x: steps(mismatch__ratio=[x] * 5), -1),

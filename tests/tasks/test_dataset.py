@@ -86,7 +86,7 @@ def test_every_kind_of_file_gives_the_same_tasks(make: Any, name: str, tmp_path:
     assert {(task.prompt, str(task.given["answer"])) for task in all_tasks(dataset)} == {
         (row["prompt"], str(row["answer"])) for row in ROWS
     }
-    assert dataset.gives == {"answer"}
+    assert dataset.gives == {"answer", "demo"}  # an answer is also a reply that SFT can learn
     for task in all_tasks(dataset):
         assert dataset.verify(task, f"so it is {task.given['answer']}.").correct
 
@@ -103,9 +103,11 @@ def test_demo_columns(column: str) -> None:
     assert one({"prompt": "Hi", column: [{"role": "assistant", "content": "Ho"}]}).given == {"demo": "Ho"}
 
 
-@pytest.mark.parametrize("column", ["answer", "ground_truth", "target"])
-def test_answer_columns(column: str) -> None:
-    assert one({"prompt": "Hi", column: "7"}).given == {"answer": "7"}
+@pytest.mark.parametrize(
+    ("column", "reply"), [("answer", {"demo": "7"}), ("ground_truth", {}), ("target", {"demo": "7"})]
+)
+def test_answer_columns(column: str, reply: dict[str, str]) -> None:
+    assert one({"prompt": "Hi", column: "7"}).given == {"answer": "7", **reply}
 
 
 def test_instruction_takes_its_input_along() -> None:
@@ -197,12 +199,12 @@ def test_columns_override_and_rename() -> None:
     row = {"text": "Hi", "prompt": "unused", "gold": "4", "unit_tests": "assert True"}
     task = one(row, prompt="text", answer="gold", tests="unit_tests")
     assert task.prompt == "Hi"
-    assert task.given == {"answer": "4", "tests": "assert True", "prompt": "unused"}
+    assert task.given == {"answer": "4", "demo": "4", "tests": "assert True", "prompt": "unused"}
 
 
 def test_gives_is_what_every_row_has(tmp_path: Path) -> None:
     rows = [{"prompt": "a", "answer": 1, "level": 2}, {"prompt": "b", "answer": 2}, {"prompt": "c", "answer": None}]
-    assert Dataset(write(tmp_path / "a.jsonl", rows[:2])).gives == {"answer"}
+    assert Dataset(write(tmp_path / "a.jsonl", rows[:2])).gives == {"answer", "demo"}
     assert Dataset(write(tmp_path / "b.jsonl", rows)).gives == frozenset()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,11 +20,15 @@ from burnish.core.seeds import rng
 from burnish.core.step import Notes, Step
 from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit import preference
+from burnish.credit.preference import pair_preference
+from burnish.methods.table import find
 from burnish.models.build import Models, build
 from burnish.rollout.sample import sample
 from burnish.score.wins import win_rates
 from burnish.select import lists
 from burnish.select.remember import Store
+from burnish.tasks.data import Dataset
+from burnish.tasks.table import source
 from burnish.zoo import bco as density
 from burnish.zoo import mixed_po as gap
 from burnish.zoo.accelerated_po import extrapolated
@@ -33,8 +38,7 @@ from burnish.zoo.divpo import by_words
 from burnish.zoo.dno import large_margins
 from burnish.zoo.dpo_vp import staged
 from burnish.zoo.fpo import feature_drift, jump_relu
-from burnish.zoo.ipo_md import pair_preference
-from burnish.zoo.lcpo import Reliability, label_confidence
+from burnish.zoo.lcpo import LOSSES, Reliability, label_confidence
 from burnish.zoo.ld_dpo import beyond_the_shorter
 from burnish.zoo.online_iterative_dpo import less_length
 from burnish.zoo.self_supervised_po import graded, keywords, without
@@ -239,12 +243,55 @@ def test_confidence_in_labels_and_the_reliability() -> None:
     logps(group.traces[0], now=[math.log(3)], ref=[0.0])
     logps(group.traces[1], now=[0.0], ref=[0.0])
     annotator = Reliability(0.9, 0.1)
-    run(label_confidence(annotator, 1.0), group)
+    run(label_confidence(annotator, LOSSES["dpo"], 1.0), group)
     assert written(group.traces[1], "confidence")[0] == pytest.approx(27 / 28)
-    assert annotator.value == pytest.approx(0.9 + 0.1 * (27 / 28 - 0.9))
+    assert annotator.of("") == pytest.approx(0.9 + 0.1 * (27 / 28 - 0.9))
     other = Reliability(0.5, 0.1)
     other.load_state_dict(annotator.state_dict())
-    assert other.value == annotator.value
+    assert other.of("") == annotator.of("")
+    other.load_state_dict({"value": 0.7})
+    assert other.of("") == 0.7, "as it was stored before annotators were told apart"
+
+
+@pytest.mark.parametrize(
+    ("loss", "beta", "odds"),
+    [
+        ("ipo", 0.5, 4.0),  # d = 1, target 1: L(w, l) = 0, L(l, w) = (-1 - 1)^2
+        ("simpo", 2.0, math.log((1 + math.exp(2)) / 2)),  # m_w - m_l = 1/2: margins 2 x 1/2 - 1 = 0 and -2
+        ("cpo", 1.0, 1.0 + 0.5),  # the margin 1, and the gap of the mean log-probs
+    ],
+)
+def test_any_loss_is_made_robust(loss: str, beta: float, odds: float) -> None:
+    """log pi = -1 and -2 of two tokens each, ref the same for both; c = p where eta is 1/2: s(L(l, w) - L(w, l))."""
+    (group,) = paired((2, 2))
+    logps(group.traces[0], now=[-0.5, -0.5], ref=[-1.0, -1.0])
+    logps(group.traces[1], now=[-1.0, -1.0], ref=[-1.0, -1.0])
+    run(label_confidence(Reliability(0.5, 0.1), LOSSES[loss], beta), group)
+    assert written(group.traces[0], "confidence")[0] == pytest.approx(1 / (1 + math.exp(-odds)), rel=1e-6)
+
+
+def test_each_annotator_has_a_reliability() -> None:
+    """p = 3/4 for the pair of a, 1/4 for that of b; eta 1/2: c = p; momentum 1: their etas are 3/4 and 1/4."""
+    groups = [*paired((1, 1)), *paired((1, 1))]
+    for group, who, far in zip(groups, "ab", (math.log(3), -math.log(3)), strict=True):
+        group.task = Task("pair", "?", {"rater": who}, who)
+        logps(group.traces[0], now=[far], ref=[0.0])
+        logps(group.traces[1], now=[0.0], ref=[0.0])
+    raters = Reliability(0.5, 1.0)
+    run(label_confidence(raters, LOSSES["dpo"], 1.0, annotator="rater"), *groups)
+    assert (raters.of("a"), raters.of("b"), raters.of("c")) == (pytest.approx(0.75), pytest.approx(0.25), 0.5)
+
+
+def test_rated_replies_of_a_dataset_make_triples(tmp_path: Path) -> None:
+    """tpo on rows with scores: nothing is sampled, and no model writes; on prompts the start does."""
+    file = tmp_path / "rated.jsonl"
+    rows = [{"prompt": f"q{i}", "responses": ["bad", "good", "middling"], "scores": [1, 9, 5]} for i in range(4)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rated = find("tpo").build(Dataset(file))
+    assert set(rated.models) == {"policy"} and rated.phases[0].rollout.name == "listed"
+    assert set(find("tpo").build(source("sort")).models) == {"policy", "start"}
+    (group,) = run(gold_and_pair(), replies(1, 1, 1, scores=[9, 5, 1]))
+    assert group.pairs == [(1, 2)] and "gold" in group.traces[0].tags
 
 
 def test_the_midpoint_of_rewards_runs() -> None:

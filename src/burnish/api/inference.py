@@ -21,6 +21,7 @@ from burnish.models.known_models import resolve
 from burnish.models.load import stored_outputs
 from burnish.models.template import Style, read_template
 from burnish.run.lengths import Needs, fit
+from burnish.run.reply_length import reply_length
 from burnish.tasks.resolve import resolve_task
 
 
@@ -32,7 +33,7 @@ def evaluate(
     tasks: int = 200,
     k: int = 1,
     temperature: float = 1.0,
-    max_new_tokens: int = 64,
+    max_new_tokens: int | None = None,
     seed: int = 0,
     device: str = "auto",
     chat_template: str | None = None,
@@ -44,8 +45,8 @@ def evaluate(
     rewards, named = passed_rewards(reward, named)
     spelled = named.get("reward")
     heldout = resolve_task(source or str(named["task"]), rewards or (None if spelled is None else str(spelled)))
-    settings = Settings(max_new_tokens=max_new_tokens)
     style = Style(read_template(chat_template), system_prompt, template_option)
+    settings = Settings(max_new_tokens=max_new_tokens or reply_length(heldout, resolve(str(model)), style))
     models = _loaded(str(model), device, style, settings)
     fit(heldout, Needs((), conversations=False, samples=True), models, "policy", settings, splits=("heldout",))
     return evaluate_loaded(models, heldout, settings, tasks=tasks, k=k, seed=seed, temperature=temperature)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+from typing import Any, SupportsIndex, overload
 
+from burnish.report.measured import measured
 from burnish.reward_functions.resolve import IN_PYTHON
 from burnish.run.folder import Folder
 from burnish.run.train import PassedObjects, Result
-
-if TYPE_CHECKING:
-    from burnish.evals.heldout import Outcome
 
 
 class Metrics(list[dict[str, Any]]):
@@ -38,7 +36,7 @@ class Metrics(list[dict[str, Any]]):
         """The names of the metrics."""
         return [name for name in dict.fromkeys(name for row in self for name in row) if name != "step"]
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> object:
         """A pandas DataFrame, one row a step."""
         try:
             import pandas
@@ -97,18 +95,22 @@ class TrainResult(Result):
     def __repr__(self) -> str:
         return "\n".join(self._lines())
 
+    def _measured(self) -> list[str]:
+        """The held-out measure before and after training, then what was measured beside it."""
+        assert self.before is not None
+        before = self.before.like(self.after.measure) if self.after else self.before
+        if self.after is None:
+            return [f"{line} before" for line in measured(None, before)]
+        return measured(before if before.name == self.after.name else None, self.after)
+
     def _lines(self) -> Iterator[str]:
         told = Folder.open(self.folder)[1]
         steps = f"stopped after step {len(self.metrics)}" if self.stopped else f"{len(self.metrics)} steps"
         yield f"TrainResult: {told['method']} on {told['task'].removeprefix(IN_PYTHON)}, {steps} of {told['steps']}"
         if self.before is not None:
-            yield f"  held-out {_shown(self.before)} before" + (f", {_shown(self.after)} after" if self.after else "")
+            yield from (f"  {line}" for line in self._measured())
         if self.metrics and "reward" in self.metrics.names():
             first, *_, last = [value for value in self.metrics["reward"] if value is not None] * 2
             yield f"  reward {first:.3f} in the first step, {last:.3f} in the last"
         yield f"  model  {self.model or 'none yet: result.resume() finishes the run'}"
         yield f"  run    {self.folder}"
-
-
-def _shown(outcome: Outcome) -> str:
-    return f"{outcome.name.removeprefix('held-out ')} {outcome.value}"

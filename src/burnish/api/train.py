@@ -107,7 +107,7 @@ def run_anywhere(
             f"--ranks {config.options.ranks} needs as many processes, and a Python program is one; start it with "
             f"torchrun --nproc-per-node {config.options.ranks} FILE.py, or use burnish train"
         )
-    ranks = launch.join(config.options.device)
+    ranks = launch.join(config.options.device, config.options.rank_timeout)
     if folder is not None:
         folder.writes = not ranks.rank
         folder.lock()  # before looking for the newest checkpoint, which another writer might remove

@@ -18,7 +18,7 @@ import torch
 from burnish.checkpoint import checkpoint
 from burnish.checkpoint.pinned_buffers import HostBuffers
 from burnish.core.parts import Stateful
-from burnish.models import shards
+from burnish.models import shards, write_by_ranks
 from burnish.models.build import Models
 from burnish.util.files import could_not_save, free_bytes, sweep
 
@@ -68,6 +68,7 @@ class Saver:
         contents = checkpoint.collect(0, self.memories, self.models)
         trained = sum(p.numel() * 4 for m in self.models.trained() for p in m.optimiser.named.values())
         need = contents.bytes() + SPARE + (0 if any(s.optimiser for s in contents.models) else 2 * trained)
+        need = max(need, write_by_ranks.bytes_of(self.models) + SPARE)
         free = free_bytes(self.folder)
         return f"a checkpoint needs {_size(need)}, but the disk has {_size(free)} free" if free < need else ""
 
@@ -88,6 +89,10 @@ class Saver:
             final = checkpoint.path_of(self.folder, step)
             why = f"it needs {_size(contents.bytes() + SPARE)}, but the disk has {_size(free)} free"
             raise ValueError(could_not_save(final, why))
+        if write_by_ranks.divided(self.models):
+            self._write_with_others(contents, best)
+            self._stall += time.perf_counter() - began
+            return
         ready = None
         if any(t.device.type == "cuda" for t in contents.tensors()):
             ready = torch.cuda.Event()
@@ -101,6 +106,16 @@ class Saver:
             raise
         self._thread = thread
         self._stall += time.perf_counter() - began
+
+    def _write_with_others(self, contents: checkpoint.Contents, best: int | None) -> None:
+        """Write at once what no rank could copy whole, together with the other ranks."""
+        names = [model.name for model in self.models if model.role.liveness != "frozen"]
+        self.before_writing()
+        path = checkpoint.write(
+            self.folder, contents, lambda aside: write_by_ranks.ask(self.models, aside, names, product=False)
+        )
+        checkpoint.retire(self.folder, path, self.keep, self.keep_every, best)
+        self._done.append(path)
 
     def settle(self) -> None:
         """Wait until the weights have been read; called before they change."""

@@ -3,7 +3,7 @@
 checkpoints/step-000040/
   step.json                 the next step, the weight versions of the models, the identity hash of the run
   MODEL/                    a Hugging Face directory for every model whose weights can have changed
-  MODEL/optimiser.safetensors
+  MODEL/optimiser.safetensors, or optimiser-00001-of-00008.safetensors ... where ranks hold parts of it
   state/NAME.json           the state of parts (replay buffers, curricula)
   manifest.json             the sha256 of every other file
 """
@@ -15,24 +15,26 @@ import json
 import math
 import mmap
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from burnish.core.parts import Stateful
+from burnish.models import shards, write_by_ranks
 from burnish.models.build import Models
 from burnish.models.lora import is_adapter_weight, is_lora
 from burnish.models.model import Model
 from burnish.models.precision import for_adapters
 from burnish.models.save import save_directory
+from burnish.models.sharded_states import ShardedStates
+from burnish.models.write_by_ranks import OPTIMISER, stored_states
 from burnish.util.files import could_not_save, remove_directory, step_back, whole_directory
 from burnish.util.plainfile import read_json, read_text
 
-OPTIMISER = "optimiser.safetensors"
 MANIFEST = "manifest.json"
 ADDED = {"heldout", "token_room"}  # states that the checkpoints of older versions do not have
 Tensors = dict[str, Tensor]
@@ -82,7 +84,7 @@ def collect(step: int, memories: Mapping[str, Stateful], models: Models, run: st
     saved = tuple(
         ModelTensors(model, _weights(model), model.trainer.state_dict() if model.trainer is not None else None)
         for model in models
-        if model.role.liveness != "frozen"
+        if model.role.liveness != "frozen" and model.shards is None
     )
     texts = {f"state/{name}.json": json.dumps(item.state_dict()) for name, item in memories.items()}
     versions = {model.name: model.version for model in models}
@@ -90,14 +92,18 @@ def collect(step: int, memories: Mapping[str, Stateful], models: Models, run: st
     return Contents(step, saved, texts)
 
 
-def write(folder: Path, contents: Contents) -> Path:
-    """Write checkpoints/step-N of a run folder atomically. For a background thread: it lowers the thread's priority."""
+def write(folder: Path, contents: Contents, others: Callable[[Path], None] = lambda _: None) -> Path:
+    """Write checkpoints/step-N of a run folder atomically. For a background thread: it lowers the thread's priority.
+
+    others: writes what the contents leave out because the ranks hold parts of it (models/write_by_ranks.py)
+    """
     final = path_of(folder, contents.step)
     try:
         final.parent.mkdir(exist_ok=True)
     except OSError as error:
         raise ValueError(could_not_save(final, error.strerror or str(error))) from None
     with whole_directory(final) as aside:
+        others(aside)
         for saved in contents.models:
             _require_finite(saved, contents.step)
             save_directory(saved.model.module, saved.model.chat, aside / saved.model.name, weights=saved.weights)
@@ -109,6 +115,19 @@ def write(folder: Path, contents: Contents) -> Path:
         step_back()
         (aside / MANIFEST).write_text(_manifest(aside))
     return final
+
+
+def publish_product(models: Models, name: str, path: Path, *, merge: bool = False) -> None:
+    """Save the run's product: rank 0 does, or all ranks where each holds a part of it."""
+    if not write_by_ranks.divided(models):
+        if not models.ranks.rank:
+            publish_model(models[name], path, merge=merge)
+        return
+    if models.ranks.rank:
+        shards.serve_once(models)
+        return
+    with whole_directory(path) as aside:
+        write_by_ranks.ask(models, aside, [name], product=True)
 
 
 def publish_model(model: Model, path: Path, *, merge: bool = False) -> None:
@@ -211,7 +230,7 @@ def restore(path: Path, memories: Mapping[str, Stateful], models: Models) -> int
     for model in models:
         model.version = head["versions"][model.name]
         if model.trainer is not None:
-            model.trainer.load_state_dict(load_file(path / model.name / OPTIMISER))
+            model.trainer.load_state_dict(stored_states(path / model.name))
     for name, item in memories.items():
         if name not in ADDED or (path / "state" / f"{name}.json").exists():
             item.load_state_dict(read_json(path / "state" / f"{name}.json"))
@@ -257,7 +276,7 @@ def _weights(model: Model) -> Tensors:
     """The tensors that save_pretrained would save: all, or only the adapters of a LoRA model."""
     tensors = model.module.state_dict()
     states = model.trainer.states if model.trainer is not None else None
-    if states is not None and states.whole:  # fp32 master weights, of which the module has the bf16 copy
+    if isinstance(states, ShardedStates) and states.whole:  # fp32 master weights, of which the module has the bf16 copy
         masters = {states.named[name].data_ptr(): whole for name, whole in states.whole.items()}
         return {name: masters.get(tensor.data_ptr(), tensor) for name, tensor in tensors.items()}
     return {name: t for name, t in tensors.items() if is_adapter_weight(name)} if is_lora(model.module) else tensors

@@ -11,11 +11,13 @@ from rich.console import Console
 from rich.text import Text
 
 from burnish.config.flags import read
+from burnish.util.paths import expanded
 from burnish.util.terminal import stdout_console
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from burnish.core.messages import Message
     from burnish.engine.mixture import Mix
     from burnish.models.model import Model
 
@@ -25,6 +27,7 @@ class ChatOptions:
     """burnish chat MODEL: a conversation in the terminal; from a pipe, one message a line.
 
     MODEL is a name (burnish models) or a directory, for example runs/DIR/model.
+    /image FILE shows it a picture, with the next message (docs/pictures.md).
     /reset clears the conversation, /quit (or the end of input) ends it."""
 
     temperature: float = 0.7
@@ -49,13 +52,27 @@ class ChatOptions:
 
 @dataclass
 class Conversation:
-    """The tokens of all turns so far. others, mix: models that guide it, and how all of them are mixed."""
+    """The tokens of all turns so far. others, mix: models that guide it, and how all of them are mixed. shown: files
+    of pictures that stand before the next message.
+    """
 
     model: Model
     options: ChatOptions
     tokens: list[Tensor] = field(default_factory=list)
     others: tuple[Model, ...] = ()
     mix: Mix | None = None
+    shown: list[str] = field(default_factory=list)
+
+    def show(self, file: str) -> str:
+        """Show a picture with the next message; its size and its number of tokens."""
+        from burnish.media.store import TEXT_ONLY
+
+        reader = self.model.chat.pictures.reader
+        if reader is None:
+            raise ValueError(TEXT_ONLY)
+        ready = reader.read(str(expanded(file)))
+        self.shown.append(str(expanded(file)))
+        return f"{ready.size[0]} x {ready.size[1]} pixels, {ready.count} tokens"
 
     def say(self, text: str) -> str:
         """Append a message, sample and append the reply, and return its text."""
@@ -67,8 +84,12 @@ class Conversation:
         from burnish.models.reply_end import unwritten_end
 
         chat = self.model.chat
-        task = Task("question", ({"role": "user", "content": text},), {}, "chat")
-        turns = [*self.tokens, chat.observation(text) if self.tokens else chat.prompt(task)]
+        said: Message = {"role": "user", "content": text}
+        if self.shown:
+            pictures = [{"type": "image", "image": file} for file in self.shown]
+            said = {**said, "content": [*pictures, {"type": "text", "text": text}]}
+        task = Task("question", (said,), {}, "chat")
+        turns = [*self.tokens, chat.observation((said,)) if self.tokens else chat.prompt(task)]
         prompt = torch.cat(turns)
         if len(prompt) >= self.model.context:
             raise ValueError(
@@ -78,6 +99,7 @@ class Conversation:
         key = key_of("chat", self.options.seed, len(turns))
         asked = Request(prompt, key, self.options.max_new_tokens, self.options.temperature)
         (reply,) = self.model.generate([asked], self.others, self.mix)
+        self.shown = []
         self.tokens = [*turns, reply.tokens, unwritten_end(chat, reply.tokens)]
         return chat.text(reply.tokens)
 
@@ -113,9 +135,12 @@ def main(words: list[str]) -> int:
         if message == "/quit":
             break
         if message == "/reset":
-            conversation.tokens = []
+            conversation.tokens, conversation.shown = [], []
             continue
         try:
+            if message.startswith("/image "):
+                console.print(Text(conversation.show(message.removeprefix("/image ").strip()), style="dim"))
+                continue
             console.print(Text(conversation.say(message)), soft_wrap=True)
         except ValueError as error:
             errors.print(Text(str(error), style="yellow"), soft_wrap=True)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from burnish.config.flags import read
 from burnish.core.option import Option
@@ -26,7 +26,7 @@ class DecontaminateOptions:
     one half). The other rows are written to FILE, unchanged."""
 
     task: str = ""
-    """The training data: a dataset, or a built-in task, of which --count rows are taken."""
+    """The training data: a dataset, or a built-in task, of which --tasks rows are taken."""
     against: str = ""
     """The evaluations: datasets or tasks, several with +; a:b.jsonl+sort. All rows of a dataset count."""
     out: str = ""
@@ -35,7 +35,7 @@ class DecontaminateOptions:
     """Words that must be equal in a row."""
     share: Annotated[float, Option(at_least=0, below=1)] = 0.5
     """The share of an evaluation prompt's words that must match one training row."""
-    count: Annotated[int, Option(at_least=1)] = 1000
+    tasks: Annotated[int, Option(at_least=1)] = 1000
     """Rows of a task without an end."""
     columns: str | None = None
     """Columns of the training data that have unusual names: prompt=text."""
@@ -57,10 +57,10 @@ def main(words: list[str]) -> int:
     from burnish.datagen.stored_rows import prompts_of
     from burnish.tasks.resolve import resolve_task
 
-    rows = list(_rows(resolve_task(options.task, columns=options.columns), options.count))
+    rows = list(_rows(resolve_task(options.task, columns=options.columns), options.tasks))
     index = Index((text for text, _ in rows), options.n)
     names = [name.strip() for name in options.against.split("+") if name.strip()]
-    found = {name: index.overlap(prompts_of(resolve_task(name), options.count), options.share) for name in names}
+    found = {name: index.overlap(prompts_of(resolve_task(name), options.tasks), options.share) for name in names}
     bad = frozenset().union(*(one.rows for one in found.values()))
     kept = [row for i, (_, row) in enumerate(rows) if i not in bad]
     if out is not None:
@@ -73,7 +73,7 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def _rows(source: Source, count: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def _rows(source: Source, count: int) -> Iterator[tuple[str, dict[str, object]]]:
     """The prompt of each row, and the row."""
     from burnish.core.messages import prompt_shown
     from burnish.datagen.stored_rows import row_at

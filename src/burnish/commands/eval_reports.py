@@ -9,10 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from burnish.evals.evaluate import Interval
+    from burnish.evals.evaluate import Evaluation, Interval
     from burnish.evals.measures import Likelihood, Preference
     from burnish.evals.token_shift import Shifts
 
+CUT_MANY = 0.05  # a larger share of replies that are cut is worth a word about the limit
 SHIFTED = 8  # words shown of those that the base would not have written
 
 
@@ -44,7 +45,7 @@ def of_likelihood(found: Likelihood) -> Report:
 def of_preference(found: Preference, of: str) -> Report:
     """How many pairs are in the right order, compared by `of`."""
     accuracy, margin, ties = found.accuracy(), found.margin(), found.ties()
-    numbers: dict[str, Any] = {"measure": "preference", "tasks": len(found.margins), "of": of}
+    numbers: dict[str, object] = {"measure": "preference", "tasks": len(found.margins), "of": of}
     numbers |= {"accuracy": plain(accuracy), "ties": ties, "margin": plain(margin)}
     table = table_of("", "mean", "95%")
     table.add_row("pairs in the right order", f"[bold]{accuracy.mean:.1%}[/]", between(accuracy, "{:.1%}"))
@@ -62,7 +63,13 @@ def of_shifts(found: Shifts, base: str) -> Report:
     from burnish.evals.token_shift import KINDS
 
     tokens, whole = sum(map(len, found.ranks)), found.shares()
-    numbers: dict[str, Any] = {"measure": "shift", "base": base, "tasks": len(found.ranks), "tokens": tokens, **whole}
+    numbers: dict[str, object] = {
+        "measure": "shift",
+        "base": base,
+        "tasks": len(found.ranks),
+        "tokens": tokens,
+        **whole,
+    }
     numbers |= {"positions": found.by_position(), "words": dict(found.shifted[:SHIFTED])}
     table = table_of("", *(f"{kind} tokens" for kind in KINDS))
     for name, shares in {"all": whole, **found.by_position()}.items():
@@ -74,6 +81,16 @@ def of_shifts(found: Shifts, base: str) -> Report:
         parts.append(Text(f"shifted most often: {words}"))
     heading = f"{len(found.ranks)} greedy replies, {tokens:,} tokens, by their ranks under {base}"
     return Report(numbers, heading, tuple(parts))
+
+
+def cut_replies(greedy: Evaluation, several: Evaluation | None, longest: int) -> list[Text]:
+    """How many replies ran into the limit, and what to do about it; nothing where none did."""
+    shares = [("greedy", greedy.cut), *([("sampled", several.cut)] if several else [])]
+    if not any(cut for _, cut in shares):
+        return []
+    told = ", ".join(f"{cut:.1%} of the {which} ones" for which, cut in shares)
+    remedy = "; they have no end to judge: raise --max-new-tokens" if max(cut for _, cut in shares) > CUT_MANY else ""
+    return [Text(f"replies cut at {longest} tokens: {told}{remedy}")]
 
 
 def table_of(*columns: str) -> Table:

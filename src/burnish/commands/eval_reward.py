@@ -146,15 +146,16 @@ def _named(name: str, source: Source) -> Named:
 
 
 def _scorer(name: str, source: Source, settings: Settings, device: str) -> RewardScorer:
+    from burnish.core.roles import frozen
     from burnish.evals.reward_eval import RewardScorer
     from burnish.models.build import build
     from burnish.models.known_models import resolve
 
     named = _named(name, source)
-    if not named.scorer.models:
-        raise ValueError(f"{name} reads no model; eval-reward measures reward models and rewards that use them")
-    first = next(iter(named.scorer.models.values()))
-    models = build(named.scorer.models, resolve(first.source), settings, device=device)
+    roles = dict(named.scorer.models)
+    if not any(read.endswith(".score") for read in named.scorer.part.reads):
+        roles = {"policy": frozen("tiny"), **roles}  # it reads texts: any tokenizer that loses nothing will do
+    models = build(roles, resolve(next(iter(roles.values())).source), settings, device=device)
     return RewardScorer(named, models, settings)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
@@ -16,6 +16,7 @@ from rich.text import Text
 from burnish.commands.eval_reports import (
     Report,
     between,
+    cut_replies,
     of_likelihood,
     of_preference,
     of_shifts,
@@ -36,12 +37,13 @@ if TYPE_CHECKING:
     from burnish.tasks.source import Source
 
 SAMPLES = 4
+TASKS = 200
 MEASURES = ("auto", "accuracy", "reward", "preference", "likelihood", "shift")
 
 
 @dataclass(frozen=True)
 class EvalOptions:
-    """burnish eval MODEL --task TASK: measure a model on held-out tasks, with 95% intervals.
+    """burnish eval MODEL --task TASK: measure a model on held-out tasks, or on --bench NAMES, with 95% intervals.
 
     Replies that can be judged: greedy accuracy, pass@k and majority@k of sampled replies. With a reward function or a
     reward model: the mean reward. Preference pairs: how many are in the right order, and by how much. Demonstrations:
@@ -55,16 +57,17 @@ class EvalOptions:
     measure: Annotated[str, Option(choices=MEASURES)] = "auto"
     """accuracy, reward, preference, likelihood or shift; auto takes the first of these that the data allow. shift: the
     ranks that the model's greedy tokens have under --reference, its base."""
-    tasks: Annotated[int, Option(at_least=1)] = 200
-    """Number of held-out tasks."""
+    tasks: Annotated[int | None, Option(at_least=1)] = None
+    """Number of held-out tasks, by default 200; of a benchmark, its first rows, by default all."""
     k: Annotated[int, Option(at_least=1)] = 16
     """Replies sampled for each task, beside the greedy one."""
     temperature: Annotated[float, Option(at_least=0)] = 1.0
     """Temperature of the sampled replies; 0: only the greedy one."""
     seed: int = 0
     """The same seed samples the same replies."""
-    max_new_tokens: Annotated[int, Option(at_least=1)] = 64
-    """The longest reply, in tokens."""
+    max_new_tokens: Annotated[int | None, Option(at_least=1)] = None
+    """The longest reply, in tokens; of a benchmark, its own; else by default as long as the replies in the data, within
+    the model's context, 256 where they have none, and 64 for the tasks in the box."""
     max_length: Annotated[int | None, Option(at_least=1)] = None
     """The longest row, in tokens; by default the model's context."""
     on_long: Annotated[str, Option(choices=("drop", "truncate", "stop"))] = "drop"
@@ -96,6 +99,19 @@ class EvalOptions:
     """The system message of conversations that have none; by default the one that the model was trained with."""
     template_option: str | None = None
     """Values for the chat template, key=value, several with commas: enable_thinking=false."""
+    bench: str | None = None
+    """Public benchmarks in place of --task: gsm8k, math500, mmlu, ifeval, humaneval, mbpp, bbh, truthfulqa, arc, or
+    lm-eval:TASK; several with commas (docs/benchmarks.md)."""
+    bench_data: str | None = None
+    """The folder with the data of benchmarks, as NAME.jsonl or NAME/; by default they come from the hub."""
+    shots: Annotated[int | None, Option(at_least=0)] = None
+    """Examples before a question of a benchmark; by default as it is usually reported."""
+    bench_chat: bool = False
+    """Ask benchmarks with replies as a user's message in the chat template; by default as plain text."""
+    trained_on: str | None = None
+    """Data that the model was trained on: rows of a benchmark that it contains are counted, and left out once."""
+    out: str | None = None
+    """A new folder for what the model said to each row of a benchmark, and its scores."""
     device: str = "auto"
     """cpu, cuda, or auto."""
     json: bool = False
@@ -110,6 +126,13 @@ def main(words: list[str]) -> int:
     if not models:
         raise ValueError("say which model to evaluate: burnish eval runs/DIR/model --task sort")
     console = stdout_console()
+    if options.bench is not None:
+        from burnish.commands.bench import main_of
+
+        return main_of(models[0], options, console)
+    if named := [name for name in ("bench_data", "shots", "trained_on", "out") if getattr(options, name) is not None]:
+        raise ValueError(f"--{named[0].replace('_', '-')} belongs to benchmarks; add --bench gsm8k, or another")
+    options = replace(options, tasks=options.tasks or TASKS)
     report = _report(models[0], options, console)
     if options.json:
         print(json.dumps({"model": models[0], "task": options.task, "seed": options.seed, **report.numbers}, indent=1))
@@ -128,8 +151,10 @@ def _report(name: str, options: EvalOptions, console: Console) -> Report:
     from burnish.envs.named_tools import read_tools
     from burnish.evals import measures
     from burnish.evals.token_shift import token_shifts
+    from burnish.models.known_models import resolve
     from burnish.models.template import Style, read_template
     from burnish.run.lengths import Needs, fit
+    from burnish.run.reply_length import reply_length
     from burnish.tasks.resolve import resolve_task
     from burnish.tasks.task_set import with_opponent, with_tools
 
@@ -144,15 +169,12 @@ def _report(name: str, options: EvalOptions, console: Console) -> Report:
     guides = read_guides(options.guide, options.against)
     if guides.blend is not None and measure not in ("accuracy", "reward"):
         raise ValueError(f"--guide changes how replies are written, and the measure {measure} reads none; leave it out")
-    settings = Settings(
-        max_new_tokens=options.max_new_tokens,
-        max_length=options.max_length,
-        on_long=options.on_long,
-        train_on=options.train_on,
-        turns=options.turns,
-    )
     style = Style(
         read_template(options.chat_template), options.system_prompt, options.template_option, options.tool_parser
+    )
+    longest = options.max_new_tokens or reply_length(source, resolve(name), style)
+    settings = Settings(
+        **{one: getattr(options, one) for one in ("max_length", "on_long", "train_on", "turns")}, max_new_tokens=longest
     )
     reader = "rm" if scores else "policy"
     if scores:
@@ -168,14 +190,14 @@ def _report(name: str, options: EvalOptions, console: Console) -> Report:
     }.get(measure, Needs((), conversations=False, samples=True))
     long = fit(source, needs, models, reader, settings, splits=("heldout",))
     if measure == "likelihood":
-        report = of_likelihood(measures.likelihood(models, source, settings, options.tasks))
+        report = of_likelihood(measures.likelihood(models, source, settings, options.tasks or TASKS))
     elif measure == "preference":
         found = measures.preference(
-            models, source, settings, options.tasks, reader=reader, reference=options.reference is not None
+            models, source, settings, options.tasks or TASKS, reader=reader, reference=options.reference is not None
         )
         report = of_preference(found, "score" if scores else "log pi / ref" if options.reference else "log pi")
     elif measure == "shift":
-        report = of_shifts(token_shifts(models, source, settings, options.tasks), str(options.reference))
+        report = of_shifts(token_shifts(models, source, settings, options.tasks or TASKS), str(options.reference))
     else:
         report = _of_replies(models, source, settings, options, measure, console, guides.blend)
     if long is not None and (said := long.sentence()):
@@ -248,7 +270,7 @@ def _of_replies(
                 models,
                 source,
                 settings,
-                tasks=options.tasks,
+                tasks=options.tasks or TASKS,
                 k=k,
                 seed=options.seed,
                 temperature=temperature,
@@ -286,6 +308,8 @@ def _of_replies(
         rate = Text.from_markup(f"[bold]{wins.mean:.1%}[/]  {range_of(wins)}")
         parts.append(Text.assemble(f"win rate against {options.reference} ", rate))
     parts.append(_first_tasks(several or greedy, judged=measure == "accuracy", boxed=console.is_terminal))
+    numbers["cut_off"] = (several or greedy).cut
+    parts += cut_replies(greedy, several, settings.max_new_tokens)
     beside = f" and {options.k} at temperature {options.temperature:g}" if several else ""
     different = f" ({greedy.different} different)" if greedy.different < len(greedy.correct) else ""
     heading = (
@@ -309,7 +333,8 @@ def _bar(what: str, source: Source, options: EvalOptions, console: Console) -> I
     hidden = options.json or not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
         size = source.size("heldout")
-        bar = progress.add_task(what, total=options.tasks if size is None else min(options.tasks, size))
+        tasks = options.tasks or TASKS
+        bar = progress.add_task(what, total=tasks if size is None else min(tasks, size))
         yield lambda answered: progress.update(bar, completed=answered)
 
 

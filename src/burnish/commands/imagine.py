@@ -109,7 +109,7 @@ def _asked(options: ImagineOptions) -> tuple[Judge, Judge, Step]:
     from burnish.models.build import Models, build
     from burnish.score.judges.spec import KINDS, read_judge
 
-    def judge_of(text: str, **settings: Any) -> Judge:
+    def judge_of(text: str, **settings: object) -> Judge:
         call = read_call(text) if "(" in text else None
         if text == "policy" or (call is not None and call.name == "policy"):
             raise ValueError("there is no policy here; name a model, or endpoint(https://HOST/v1, NAME)")
@@ -125,7 +125,7 @@ def _asked(options: ImagineOptions) -> tuple[Judge, Judge, Step]:
     return writer, judge, Step(Clock(0, 1), models, settings)
 
 
-def summary_of(made: Iterable[Made]) -> dict[str, Any]:
+def summary_of(made: Iterable[Made]) -> dict[str, object]:
     """Counts, the mean reward, and that of each skill."""
     personas = dialogues = unusable = 0
     rewards: dict[str, list[float]] = {}

@@ -7,7 +7,7 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from burnish.config.flags import read
 
@@ -104,7 +104,7 @@ def _report(found: Translation, path: Path, out: str | None) -> None:
 _SECRET = re.compile(r"(?:^|\.)(?:hf_|hub_|hf_hub_|use_auth_|auth_|access_|wandb_)?token$|(?:api_key|password|secret)$")
 
 
-def _short(name: str, value: Any) -> str:
+def _short(name: str, value: object) -> str:
     """A value on one line; secrets are not repeated."""
     if value and _SECRET.search(name):
         return "(hidden)"

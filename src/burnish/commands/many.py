@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from burnish.compare.plan import Candidate, ComparisonPlan
 
 WIDTH = 160  # columns of the output of --quiet in a terminal
-SHARED = ("model", "prompts", "max_new_tokens", "lr", "lora", "reward", "device")
+SHARED = ("model", "prompts", "max_new_tokens", "lr", "lora", "reward", "device", "eval_measure")
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,8 @@ class ManyRuns:
     """Tasks per step, for all candidates."""
     max_new_tokens: int | None = None
     """The longest reply, for all candidates."""
+    eval_measure: str | None = None
+    """The measure that ranks: auto, accuracy, sampled, reward or loss, as in burnish train."""
     lr: float | None = None
     """The learning rate, for all candidates; by default each method's own."""
     lora: int | None = None
@@ -88,7 +90,7 @@ def plan_of(candidates: tuple[Candidate, ...], kind: str, options: ManyRuns, nam
     return plan
 
 
-def shared_flags(options: ManyRuns) -> dict[str, Any]:
+def shared_flags(options: ManyRuns) -> dict[str, object]:
     """The flags that are passed to every candidate."""
     return {name: value for name in SHARED if (value := getattr(options, name)) is not None}
 

@@ -50,7 +50,7 @@ class PairsOptions:
     each, or a rule on pairs. By default the first."""
     n: Annotated[int, Option(at_least=1)] = 8
     """Replies sampled for each prompt."""
-    count: Annotated[int | None, Option(at_least=1)] = None
+    tasks: Annotated[int | None, Option(at_least=1)] = None
     """Number of prompts; by default all rows of a dataset, or 256 of a task without an end."""
     temperature: Annotated[float, Option(above=0)] = 1.0
     """Sampling temperature."""
@@ -99,7 +99,7 @@ def main(words: list[str]) -> int:
     from burnish.datagen.unfinished_file import UnfinishedFile, require_pyarrow
 
     recipe = _recipe(options)
-    same = {k: v for k, v in asdict(options).items() if k not in ("out", "count", "device", "json", "top_gaps")}
+    same = {k: v for k, v in asdict(options).items() if k not in ("out", "tasks", "device", "json", "top_gaps")}
     file = UnfinishedFile(Path(options.out), {**same, "rule": recipe.rule})
     if file.out.suffix == ".parquet":
         require_pyarrow()  # now, not after an hour of sampling
@@ -202,11 +202,11 @@ def scored_source(task: str, reward: str | None, columns: str | None) -> tuple[S
 
 def _count(source: Source, options: PairsOptions) -> int:
     size = source.size("train")
-    wanted = options.count or (COUNT if size is None else size)
+    wanted = options.tasks or (COUNT if size is None else size)
     return wanted if size is None else min(wanted, size)
 
 
-def summary_of(made: Iterable[Made]) -> dict[str, Any]:
+def summary_of(made: Iterable[Made]) -> dict[str, object]:
     """Counts, and means over rows: margin, lengths and the share of good labels."""
     prompts = replies = cut_off = repeated = rows = without = failed = 0
     values: dict[str, list[float]] = {}

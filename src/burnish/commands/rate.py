@@ -58,7 +58,7 @@ class RateOptions:
     attempts up to the first right one. Then prompts without a right reply are left out."""
     threshold: float = 0.5
     """A reply that scores more is right."""
-    count: Annotated[int | None, Option(at_least=1)] = None
+    tasks: Annotated[int | None, Option(at_least=1)] = None
     """Number of prompts; by default all rows of a dataset, or 256 of a task without an end."""
     temperature: Annotated[float, Option(above=0)] = 1.0
     """Sampling temperature."""
@@ -96,7 +96,7 @@ def main(words: list[str]) -> int:
     from burnish.datagen.rated_data import Rating
     from burnish.datagen.unfinished_file import UnfinishedFile, require_pyarrow
 
-    same = {k: v for k, v in asdict(options).items() if k not in ("out", "count", "device", "json", "order")}
+    same = {k: v for k, v in asdict(options).items() if k not in ("out", "tasks", "device", "json", "order")}
     file = UnfinishedFile(Path(options.out), same)
     if file.out.suffix == ".parquet":
         require_pyarrow()  # now, not after an hour of sampling
@@ -140,7 +140,7 @@ def _write(file: UnfinishedFile, options: RateOptions, rating: Rating) -> None:
     console = Console(stderr=True, highlight=False)
     print_assumed_template(models["policy"].chat, console)
     size = source.size("train")
-    count = options.count or size or COUNT
+    count = options.tasks or size or COUNT
     count = count if size is None else min(count, size)
     scorer = scored_replies(source, rewards) if rewards else scoring(source, options.reward_model)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))

@@ -173,7 +173,7 @@ def _run(name: str | None, changes: dict[str, str], options: RecipeOptions, *, s
     )
 
 
-def _found(name: str, changes: Mapping[str, Any]) -> Recipe:
+def _found(name: str, changes: Mapping[str, object]) -> Recipe:
     from burnish.recipes.box import file_of
     from burnish.recipes.recipe import read_recipe
 
@@ -207,7 +207,7 @@ def _given(**values: str | Path | None) -> dict[str, str]:
     return {key: str(value) for key, value in values.items() if value is not None}
 
 
-def _display(quiet: bool, console: Console) -> AbstractContextManager[Any]:
+def _display(quiet: bool, console: Console) -> AbstractContextManager[object]:
     from burnish.report.progress import ProgressLines, ProgressScreen
 
     return ProgressLines(console) if quiet or not console.is_terminal else ProgressScreen(console)

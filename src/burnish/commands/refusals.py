@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from rich.table import Table
 
@@ -111,7 +111,7 @@ def _write(path: Path, tasks: list[Task]) -> None:
 
     with path.open("w") as file:
         for task in tasks:
-            row: dict[str, Any] = {"prompt": task.prompt, "completion": task.given["demo"]}
+            row: dict[str, object] = {"prompt": task.prompt, "completion": task.given["demo"]}
             row |= {name: value for name, value in task.given.items() if name not in ("demo", "prompt")}
             file.write(json.dumps(plain(row), ensure_ascii=False) + "\n")
 

@@ -19,6 +19,7 @@ KINDS = {
     "verifier": "verifiers: they read the text of a reply, in the sandbox (--reward NAME)",
     "reward": "rewards that ask models or look at groups (--reward NAME)",
     "shape": "shapes: they change the reward (--shape NAME)",
+    "preference": "preferences: they compare the replies to a prompt (--preference NAME)",
 }
 
 
@@ -52,12 +53,12 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def _entries() -> dict[str, tuple[str, Any]]:
+def _entries() -> dict[str, tuple[str, object]]:
     """name -> (kind, entry)"""
     from burnish.rewards.table import load_scorers
     from burnish.verifiers.table import load_verifiers
 
-    found: dict[str, tuple[str, Any]] = {name: ("verifier", entry) for name, entry in load_verifiers().items()}
+    found: dict[str, tuple[str, object]] = {name: ("verifier", entry) for name, entry in load_verifiers().items()}
     return found | {name: (entry.kind, entry) for name, entry in load_scorers().items()}
 
 

@@ -23,8 +23,8 @@ class ServeOptions:
     """The port; 0 takes a free one."""
     host: str = "127.0.0.1"
     """The address that it listens on: 0.0.0.0 lets containers and other machines in. The API key is always needed."""
-    max_new_tokens: Annotated[int, Option(at_least=1)] = 512
-    """The longest reply, in tokens, where a request does not say."""
+    max_new_tokens: Annotated[int | None, Option(at_least=1)] = None
+    """The longest reply, in tokens, where a request does not say; by default 512, or half of a shorter context."""
     temperature: Annotated[float, Option(at_least=0)] = 1.0
     """The temperature of requests that name none."""
     guide: str | None = None
@@ -85,11 +85,13 @@ def serve(model: str, options: ServeOptions, requests: int | None = None) -> Non
     from burnish.rollout.asking import Asker, answer, waiting
     from burnish.serve import ChatServer
 
-    settings = Settings(max_new_tokens=options.max_new_tokens)
+    settings = Settings() if options.max_new_tokens is None else Settings(max_new_tokens=options.max_new_tokens)
     guides = read_guides(options.guide, options.against)
     style = Style(read_template(options.chat_template), calls=options.tool_parser)
     models = load_policy(model, settings, options.device, style, more=guides.models)
     guides.check(models)
+    if options.max_new_tokens is None:
+        settings = Settings(max_new_tokens=min(512, min(one.context for one in models) // 2))
     server = ChatServer(model, options.port, host=options.host, strict=True)
     session = server.open(name="default")  # before its address is known
     console = stdout_console()

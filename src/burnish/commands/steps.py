@@ -61,7 +61,7 @@ class StepsOptions:
     """forced: the words after which the answer is asked for, with \\n for a new line; thinking models: </think>\\n."""
     neutral: bool = False
     """Label comments and blank lines 0.5, neither right nor wrong."""
-    count: Annotated[int | None, Option(at_least=1)] = None
+    tasks: Annotated[int | None, Option(at_least=1)] = None
     """Number of prompts; by default all rows of a dataset, or 128 of a task without an end."""
     temperature: Annotated[float, Option(above=0)] = 1.0
     """Sampling temperature."""
@@ -97,7 +97,7 @@ def main(words: list[str]) -> int:
     from burnish.datagen.unfinished_file import UnfinishedFile, require_pyarrow
 
     recipe = _recipe(options)
-    same = {k: v for k, v in asdict(options).items() if k not in ("out", "count", "device", "json")}
+    same = {k: v for k, v in asdict(options).items() if k not in ("out", "tasks", "device", "json")}
     file = UnfinishedFile(Path(options.out), same)
     if file.out.suffix == ".parquet":
         require_pyarrow()  # now, not after an hour of sampling
@@ -179,7 +179,7 @@ def _write(file: UnfinishedFile, options: StepsOptions, recipe: StepRecipe) -> N
 
 def _count(source: Source, options: StepsOptions) -> int:
     size = source.size("train")
-    wanted = options.count or (COUNT if size is None else size)
+    wanted = options.tasks or (COUNT if size is None else size)
     return wanted if size is None else min(wanted, size)
 
 

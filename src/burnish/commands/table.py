@@ -4,9 +4,12 @@ from __future__ import annotations
 
 # name -> (module of burnish.commands with a function `main(words)`, help text)
 COMMANDS: dict[str, tuple[str, str]] = {
+    "choose": ("choose", "which method for my data? It asks, and prints the command"),
     "train": ("train", "train a model; measure it on held-out tasks"),
     "recipe": ("recipe", "several stages (SFT, pairs, DPO, RL, ...) from one file"),
+    "launch": ("launch", "run on several machines: slurm, kubernetes, ray or ssh"),
     "plan": ("plan", "the GPU memory that a run will need, before it is loaded"),
+    "simulate": ("simulate", "what steps would take on a cluster, from 1 to 4,096 GPUs"),
     "methods": ("methods", "list the methods"),
     "show": ("show", "one method: paper, formula, composition, flags"),
     "tasks": ("tasks", "list the tasks, or show one"),
@@ -28,6 +31,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "runs": ("runs", "list the runs, show or export one, pause or stop one"),
     "ui": ("ui", "the dashboard: curves, health, and every trace, in a browser"),
     "report": ("report", "one run as a self-contained HTML page, and as Markdown"),
+    "export": ("export", "the model for transformers, peft or llama.cpp, with its card"),
+    "push": ("push", "an export, uploaded to the Hugging Face hub"),
     "serve": ("serve", "an OpenAI-compatible endpoint for a model"),
     "chat": ("chat", "talk to a model"),
     "compare": ("compare", "methods under one budget, with confidence intervals"),

@@ -35,7 +35,7 @@ class TasksOptions:
     What is trained on is green in a terminal, and between ⟦ and ⟧ elsewhere: the replies that sft trains on, and both
     replies of a pair."""
 
-    rows: int = 2
+    tasks: int = 2
     """How many tasks are shown."""
     columns: str | None = None
     """Columns of a dataset that have unusual names: prompt=text,answer=gold."""
@@ -84,8 +84,8 @@ def _one(name: str, options: TasksOptions, console: Console) -> None:
 
     if options.train_on not in TRAIN_ON:
         raise ValueError(f"--train-on is {options.train_on!r}; it is {', '.join(TRAIN_ON[:-1])} or {TRAIN_ON[-1]}")
-    if options.rows < 1:
-        raise ValueError(f"--rows is {options.rows}; it must be at least 1")
+    if options.tasks < 1:
+        raise ValueError(f"--tasks is {options.tasks}; it must be at least 1")
     source = resolve_task(name, columns=options.columns)
     if not source.gives & {"demo", "chosen", "responses", "env"}:
         cut_to_replies(source)  # as sft reads them
@@ -99,7 +99,7 @@ def _one(name: str, options: TasksOptions, console: Console) -> None:
     console.print(
         Text(f"{counted}; gives {', '.join(sorted(source.gives)) or 'nothing beyond the prompt'}", style="dim")
     )
-    for index in range(min(options.rows, sizes["train"] or options.rows)):
+    for index in range(min(options.tasks, sizes["train"] or options.tasks)):
         task = source.task("train", index)
         console.print()
         if chat is not None and "env" not in task.given:
@@ -122,14 +122,14 @@ def _chat(options: TasksOptions) -> Chat | None:
 
 def _shown(task: Task, train_on: str, colours: bool) -> Table:
     """A task as a table of its messages and columns."""
-    from burnish.core.messages import text_of
+    from burnish.core.messages import seen
 
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
     messages, weights = _weighed(task, train_on)
     for message, weight in zip(messages, weights, strict=True):
-        said = text_of(message) + "".join(_call(call) for call in message.get("tool_calls") or ())
+        said = seen(message) + "".join(_call(call) for call in message.get("tool_calls") or ())
         part = f" x{weight:g}" if weight not in (0.0, 1.0) else ""
         role = "text" if task.prompt == "" else "demo" if len(messages) == 2 and weight else message["role"]
         table.add_row(f"{role}{part}", _marked(said, bool(weight), colours))
@@ -176,6 +176,7 @@ def _marked(text: str, trained: bool, colours: bool, colour: str = "") -> Text:
 
 def _rendered(task: Task, chat: Chat, train_on: str, console: Console) -> None:
     """A task as the model reads it, with what is trained on marked: its demonstration, and each reply of a pair."""
+    from burnish.models.chat_pictures import spelled_out
     from burnish.models.conversation import Piece
     from burnish.rollout.demonstrated import demonstration
 
@@ -196,7 +197,7 @@ def _rendered(task: Task, chat: Chat, train_on: str, console: Console) -> None:
             console.print(Text(f"{name}{sum(size for size, _ in sizes)} tokens, {trained} trained on", style="dim"))
         text = Text()
         for piece in pieces:
-            said = chat.tokenizer.decode(piece.tokens.tolist(), skip_special_tokens=False)
+            said = spelled_out(chat.tokenizer, piece.tokens)
             colour = "red" if name.startswith("rejected") else ""
             text.append(_marked(said, bool(piece.weight), console.is_terminal, colour))
         console.print(text, soft_wrap=True)

@@ -156,7 +156,7 @@ def _measure(box: Box, tests: Tests, row: Any, limits: Limits, into: Measured) -
     measure(box, tests, labelled, limits, into)
 
 
-def _numbers(measured: Measured) -> dict[str, Any]:
+def _numbers(measured: Measured) -> dict[str, object]:
     counts = asdict(measured)
     return {**counts, "precision": measured.precision, "recall": measured.recall} if any(counts.values()) else {}
 

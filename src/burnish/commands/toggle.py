@@ -21,12 +21,12 @@ class ToggleOptions:
     reward `toggled` checks that it obeys. A thought is what stands in <think> tags, or before the last --mark."""
 
     task: str = ""
-    """Demonstrations: a dataset, or a built-in task, of which --count rows are taken."""
+    """Demonstrations: a dataset, or a built-in task, of which --tasks rows are taken."""
     out: str = ""
     """The .jsonl file to write; it must not exist."""
     mark: str = "answer:"
     """Where replies have no tags: the words with which the answer begins."""
-    count: Annotated[int, Option(at_least=1)] = 256
+    tasks: Annotated[int, Option(at_least=1)] = 256
     """Rows of a task without an end."""
     columns: str | None = None
     """Columns that have unusual names: prompt=text."""
@@ -53,7 +53,7 @@ def main(words: list[str]) -> int:
     if "demo" not in source.gives:
         raise ValueError(f"task {options.task!r} has no demonstrations; give it a file with prompts and completions")
     size = source.size("train")
-    tasks = [source.task("train", i) for i in range(options.count if size is None else size)]
+    tasks = [source.task("train", i) for i in range(options.tasks if size is None else size)]
     rows = [row for task in tasks for row in toggled_rows(task, options.mark)]
     if not rows:
         raise ValueError(f"no reply of {options.task} has a thought in <think> tags or before {options.mark!r}")

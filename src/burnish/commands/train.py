@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from burnish.config.flags import Flag, booleans_of, dashed, flags_of, flags_of_method, split, valued
-from burnish.config.help import grouped, print_flags
+from burnish.config.help import FIRST, grouped, print_flags
 from burnish.config.options import Config, Options, configure, method_fields, method_types, one_length, unknown
 from burnish.config.resumable import RESUMABLE
 from burnish.config.values import coerce
@@ -102,7 +102,7 @@ def _known(entry: Entry) -> set[str]:
     return {*method_fields(entry), *(f.name for f in dataclasses.fields(Options)), "reward_model"}
 
 
-def _from_yaml(path: Path) -> dict[str, Any]:
+def _from_yaml(path: Path) -> dict[str, object]:
     if not os.path.isfile(path):
         raise ValueError(f"there is no file {str(path)!r} to read options from")
     options = read_yaml(path)
@@ -145,14 +145,15 @@ def print_help(entry: Entry, name: str, *, everything: bool) -> None:
     own, groups = flags_of_method(entry), grouped(flags_of(Options))
     out.print(f"[bold]{name}[/]: {escape(entry.summary)}")
     print_flags(out, own)
-    shown = groups if everything else dict(list(groups.items())[:1])
+    every = {flag.name: flag for flags in groups.values() for flag in flags}
+    shown = groups if everything else {"The ten that matter first": [every[name] for name in FIRST]}
     for title, flags in shown.items():
         out.print(f"\n[bold]{title}[/]")
         print_flags(out, flags)
     out.print("\n[bold]The command[/]")
     print_flags(out, [Flag(*row) for row in _COMMAND_HELP])
     if not everything:
-        others = [title.lower() if title != "Ray" else title for title in groups if title not in shown]
-        count = sum(map(len, groups.values())) - sum(map(len, shown.values()))
+        others = [title.lower() if title != "Ray" else title for title in groups]
+        count = len(every) - len(FIRST)
         out.print(f"\n[bold]--help-all[/] also lists the other {count} flags: {', '.join(others)}.")
     out.print(f"\nAn example: [cyan]{escape(entry.example or 'burnish train ' + name)}[/]")

@@ -14,7 +14,8 @@ from burnish.util.terminal import stdout_console
 class UiOptions:
     """burnish ui [DIR]: the dashboard of the runs in a folder (runs/), live while they train.
 
-    Learning curves, health checks, timings, and every trace token by token. It listens on the loopback address only;
+    Learning curves, health checks, timings, and every trace token by token. Runs are started, queued, stopped, resumed,
+    copied and filed from the page; --read-only switches that off. It listens on the loopback address only;
     with --host ADDRESS other machines can connect, with the access token that is printed with the address."""
 
     port: int = 7007
@@ -23,6 +24,8 @@ class UiOptions:
     """The address to listen on: the loopback (127.0.0.1, ::1), or another address of this machine, with a token."""
     token: str | None = None
     """The access token, 16 to 200 letters, digits or . _ ~ -; by default a random one if --host needs it."""
+    read_only: bool = False
+    """Show runs only: nothing can be started, stopped, changed or deleted from the page."""
     open: bool = True
     """Open the dashboard in a browser, if there is one."""
 
@@ -41,7 +44,7 @@ def main(words: list[str]) -> int:
     if plain and not os.path.isdir(root):
         raise ValueError(f"there is no folder {plain[0]!r}; burnish ui [DIR] shows the runs of a folder")
     endpoint = endpoint_for(options.host, options.port, options.token)
-    server = make_server(Api(root), endpoint)
+    server = make_server(Api(root, read_only=options.read_only), endpoint)
     console = stdout_console()
     console.print(f"[bold]burnish[/] shows {root}/ at [cyan]{endpoint.url()}[/]", soft_wrap=True)
     if not endpoint.loopback:

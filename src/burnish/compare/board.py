@@ -14,8 +14,8 @@ from burnish.compare.budget import Budget
 from burnish.compare.job import RunResult
 from burnish.compare.results import by_label
 from burnish.compare.statistics import Matrix, Test, holm, interval, paired_test, pass_matrix, reached
+from burnish.evals.better import better_is_lower, is_share
 from burnish.evals.evaluate import Interval
-from burnish.report.numbers import better_is_lower
 
 LEVEL = 0.05
 ALL_PAIRS = 8  # with more candidates, each is tested against the first instead of every pair
@@ -99,7 +99,7 @@ class Board:
 
     @property
     def percent(self) -> bool:
-        return self.measure.endswith("accuracy")
+        return is_share(self.measure)
 
     def seeds_needed(self) -> int | None:
         """The number of seeds that could show a difference; None if the present number can."""
@@ -135,7 +135,9 @@ def board(rows: Sequence[RunResult], *, threshold: float | None = None, against:
 
 
 def scores(rows: Sequence[RunResult]) -> Matrix:
-    """[seeds, tasks]: the share of correct replies of each run to each task."""
+    """[seeds, tasks]: the share of correct replies of each run to each task, or their mean reward."""
+    if all(row.scores for row in rows):
+        return np.array([list(row.scores) for row in rows])
     if all(row.right for row in rows):
         return np.array([[count / row.replies for count in row.right] for row in rows])
     return np.array([[row.value] for row in rows])
@@ -143,7 +145,7 @@ def scores(rows: Sequence[RunResult]) -> Matrix:
 
 def _standing(label: str, rows: Sequence[RunResult]) -> Standing:
     x = scores(rows)
-    bounds = (0.0, 1.0) if rows[0].measure.endswith("accuracy") else None
+    bounds = (0.0, 1.0) if is_share(rows[0].measure) else None
     replies = min(row.replies for row in rows)
     ks = [2**i for i in range(replies.bit_length()) if 2**i <= replies] if replies > 1 else []
     if replies > 1 and ks[-1] != replies:
@@ -167,7 +169,7 @@ def _curve(rows: Sequence[RunResult], bounds: tuple[float, float] | None) -> tup
 def _along(row: RunResult, grid: np.ndarray) -> Matrix:
     """[grid, tasks]: the scores of one run, interpolated on the grid."""
     xs = np.array([mark.at for mark in row.curve])
-    if row.curve[0].right:
+    if row.curve[0].right and row.right:
         n = len(row.curve[0].right)
         last = np.array(row.right[:n]) / row.replies
         ys = np.array([[int(c) for c in mark.right] for mark in row.curve[:-1]] + [last.tolist()])

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from burnish.compare.job import RunResult
 from burnish.compare.pool import Pool
-from burnish.report.numbers import written
+from burnish.evals.better import written
 
 
 class Display:

@@ -19,6 +19,7 @@ class Job:
     points   evaluations during training, evenly over the budget
     tasks    held-out tasks of the final evaluation; evaluations during training use half of them
     replies  replies per task in the final evaluation
+    measure  auto, the measure of what the method learns from; or replies, which candidates have in common
     """
 
     label: str
@@ -33,6 +34,7 @@ class Job:
     points: int = 8
     keep_model: bool = False
     change: dict[str, str] = field(default_factory=dict)
+    measure: str = "replies"
 
     @property
     def key(self) -> str:
@@ -62,8 +64,9 @@ class RunResult:
     """The result of a run.
 
     status   done, or failed (with the reason in one sentence)
-    measure  the name of `value`: accuracy, or a measure of the method if it generates no replies
+    measure  the name of `value`: accuracy, reward, or the measure of given replies
     right    number of correct replies to each held-out task, out of `replies`; empty if replies are not evaluated
+    scores   mean reward of the replies to each held-out task, where rewards are graded
     legs     the run lengths that schedules were computed for, one after the other
     """
 
@@ -79,6 +82,7 @@ class RunResult:
     value: float = float("nan")
     replies: int = 0
     right: tuple[int, ...] = ()
+    scores: tuple[float, ...] = ()
     curve: tuple[Mark, ...] = ()
     spent: dict[str, float] = field(default_factory=dict)
     legs: tuple[int, ...] = ()
@@ -96,7 +100,8 @@ class RunResult:
         """JSON values; counts below ten are a string of digits, which is shorter, and NaN is null."""
         right = "".join(map(str, self.right)) if self.replies < 10 else list(self.right)
         value = None if math.isnan(self.value) else round(self.value, 6)
-        return {**asdict(self), "right": right, "value": value}
+        scores = [round(score, 6) for score in self.scores]
+        return {**asdict(self), "right": right, "scores": scores, "value": value}
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> RunResult:
@@ -108,6 +113,7 @@ class RunResult:
                 "right": tuple(int(count) for count in stored["right"]),
                 "curve": tuple(Mark(**mark) for mark in stored["curve"]),
                 "legs": tuple(stored["legs"]),
+                "scores": tuple(stored.get("scores", ())),
             }
         )
 

@@ -6,8 +6,8 @@ import math
 
 from burnish.compare.board import LEVEL, Board, Pair, Standing
 from burnish.compare.budget import written
+from burnish.evals.better import better_is_lower
 from burnish.evals.evaluate import Interval
-from burnish.report.numbers import better_is_lower
 
 
 def number(value: float, percent: bool) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from burnish.compare.budget import Budget
 from burnish.compare.helpers import plain
 from burnish.compare.job import Job
+from burnish.compare.measure import REPLIES
 from burnish.compose.swap import swapped
 from burnish.config.options import configure
 from burnish.methods.table import find
@@ -64,6 +65,7 @@ class ComparisonPlan:
             points=self.points,
             keep_model=self.keep_models,
             change=one.change,
+            measure=REPLIES if len({other.method for other in self.candidates}) > 1 else "auto",
         )
 
     def check(self) -> None:
@@ -91,7 +93,8 @@ class ComparisonPlan:
             if not file.is_file():
                 continue
             before, now = json.loads(file.read_text()), json.loads(json.dumps(job.to_json()))
-            changed = [name for name in now if name not in ("out", "keep_model") and before.get(name) != now[name]]
+            was = {"measure": REPLIES, **before}  # folders from before there was a choice
+            changed = [name for name in now if name not in ("out", "keep_model") and was.get(name) != now[name]]
             if changed:
                 raise ValueError(
                     f"{self.out} holds runs with another {changed[0]} ({before.get(changed[0])}, "
@@ -122,7 +125,7 @@ def candidate(words: str) -> Candidate:
     return Candidate(f"{name}({text})" if text else name, name, flags)
 
 
-def settings_of(one: Candidate, shared: Mapping[str, Any], task: str) -> dict[str, Any]:
+def settings_of(one: Candidate, shared: Mapping[str, object], task: str) -> dict[str, object]:
     """All that a candidate is run with: its own flags, the shared ones, and the defaults."""
     entry = find(one.method)
     config = configure(entry, one.method, {**shared, **one.flags})

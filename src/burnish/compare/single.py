@@ -133,7 +133,7 @@ class _BudgetObserver(Observer):
         """Evaluate the trained model, and return the result of the run."""
         job, spent = self.job, self.meter.spent
         with self.meter.off():
-            end = measured(self.run, job.tasks, job.replies, done=True)
+            end = measured(self.run, job.tasks, job.replies, by=job.measure, done=True)
         curve = [*self.curve, Mark(spent.steps, spent.of(job.budget.unit), end.value)]
         return RunResult(
             label=job.label,
@@ -147,6 +147,7 @@ class _BudgetObserver(Observer):
             value=end.value,
             replies=end.replies,
             right=end.right,
+            scores=end.scores,
             curve=tuple(curve),
             spent=spent.to_json(),
             legs=tuple(self.legs),
@@ -162,7 +163,7 @@ class _BudgetObserver(Observer):
         """Evaluate on half of the held-out tasks, one reply each, and append the point to the curve."""
         with self.meter.off():
             measure = measured if self.curve else measured_at_start
-            now = measure(self.run, max(1, self.job.tasks // 2), 1)
+            now = measure(self.run, max(1, self.job.tasks // 2), 1, by=self.job.measure)
         spent = self.meter.spent
         mark = Mark(spent.steps, spent.of(self.job.budget.unit), now.value, "".join(map(str, now.right)))
         self.curve.append(mark)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from burnish.core.method import Method, Phase
-from burnish.core.parts import Asks, Rollout
+from burnish.core.parts import Asks, Rollout, State
 from burnish.core.step import UNFINISHED, Step
 from burnish.core.types import Group, Sampling, Task
 from burnish.core.types_json import group_from_record, group_to_record
@@ -35,10 +35,10 @@ class Unfinished:
         """How many replies are still being written."""
         return sum(not reply.stopped for group in self.groups for reply in group.replies)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"groups": [_open_to_record(group) for group in self.groups]}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.groups = [_open_from_record(record) for record in state["groups"]]
 
 
@@ -64,7 +64,7 @@ def in_chunks(rollout: Rollout, asks: Asks, unfinished: Unfinished) -> Rollout:
     return replace(rollout, name=f"{rollout.name} in chunks", call=call, state=(*rollout.state, unfinished))
 
 
-def _open_to_record(opened: Open) -> dict[str, Any]:
+def _open_to_record(opened: Open) -> dict[str, object]:
     """Plain values. A reply waits only after its first chunk, so that each has a last turn."""
     starts = [reply.start for reply in opened.replies]
     how = [{name: getattr(start, name) for name in _HOW} | start.settings.named() for start in starts]

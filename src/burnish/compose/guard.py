@@ -16,7 +16,7 @@ import torch
 from burnish.core.parts import Part
 from burnish.core.scorer import ScoringStops, is_failed, mark_failed
 from burnish.core.step import Step
-from burnish.core.types import Group, Trace
+from burnish.core.types import Group, Trace, TraceId
 
 LONGEST_REASON = 300  # characters
 
@@ -45,25 +45,27 @@ def guarded(part: Part, name: str, writes: str) -> Part:
     return replace(part, name=part.name if part.name != "chain" else name, call=call, parts=())
 
 
-def _one_by_one(part: Part, name: str, groups: list[Group], step: Step, before: dict, error: Exception) -> list[Group]:
+def _one_by_one(
+    part: Part, name: str, groups: list[Group], step: Step, before: dict[TraceId, dict[str, float]], error: Exception
+) -> list[Group]:
     """The groups after the part, called for each alone; raises ValueError if it raises for all."""
-    found: list[Group] = []
+    scored: list[Group] = []
     failed = 0
     for group in groups:
         for trace in group.traces:
             _undo(trace, before[trace.id])
         try:
-            found += part.call([group], step)
+            scored += part.call([group], step)
         except ScoringStops:
             raise
         except Exception as own:  # noqa: BLE001
             failed, error = failed + 1, own
             for trace in group.traces:
                 mark_failed(trace, f"{name} raised {reason(own)}")
-            found.append(group)
+            scored.append(group)
     if failed == len(groups):
         raise ValueError(f"{name} raised on every group of the step: {reason(error)}") from error
-    return found
+    return scored
 
 
 def reason(error: Exception) -> str:

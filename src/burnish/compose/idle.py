@@ -55,19 +55,19 @@ def _phase_without(phase: Phase, name: str) -> Phase | None:
     derived = _derived(credit, model)
     others = [term for term in plan.terms if term.trainee != name]
     terms = [term for term in others if not (is_zero(term.coef) and _depends(term.reads, model, derived))]
-    found = without_unread_parts(replace(phase, credit=credit, learn=plan.with_terms(*terms)))
+    smaller = without_unread_parts(replace(phase, credit=credit, learn=plan.with_terms(*terms)))
     still = {term.trainee for term in terms} == {term.trainee for term in others}
-    needed = any(read.startswith(model) for read in _reads(found))
-    return found if terms and still and not needed else None
+    needed = any(read.startswith(model) for read in _reads(smaller))
+    return smaller if terms and still and not needed else None
 
 
 def _derived(credit: Part, model: str) -> set[str]:
     """The names that parts of credit write from the model's outputs."""
-    found: set[str] = set()
+    written: set[str] = set()
     for atom in credit:
-        if _depends(atom.reads, model, found):
-            found |= atom.writes | atom.updates
-    return found
+        if _depends(atom.reads, model, written):
+            written |= atom.writes | atom.updates
+    return written
 
 
 def _depends(reads: frozenset[str], model: str, derived: set[str]) -> bool:

@@ -15,6 +15,7 @@ from burnish.compose.chunked import chunked
 from burnish.compose.curricula import drawn
 from burnish.compose.idle import without_idle_models
 from burnish.compose.multi_turn import played
+from burnish.compose.oracle import with_oracle
 from burnish.compose.rewards import with_scorers
 from burnish.compose.seats import Opponent, seated
 from burnish.compose.swap import swapped
@@ -33,6 +34,7 @@ class Additions:
     draw       the curriculum of --draw
     swap       the parts of --swap
     rewards    scorers of --reward with their weights; shapes: those of --shape, in order
+    oracle     the preference of --preference
     drop       whether replies without a reward are dropped (--on-reward-failure drop)
     chunk      tokens of a reply that are sampled in one step (--chunk)
     """
@@ -44,6 +46,7 @@ class Additions:
     swap: str | None = None
     rewards: Sequence[Named] = ()
     shapes: Sequence[Named] = ()
+    oracle: Named | None = None
     drop: bool = False
     chunk: int | None = None
 
@@ -55,6 +58,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("prompts by a curriculum", lambda method, run: drawn(method, run.draw, run.source)),
     ("swapped parts", lambda method, run: swapped(method, run.swap) if run.swap else method),
     ("rewards and shapes", lambda method, run: with_scorers(method, run.rewards, run.shapes, run.drop)),
+    ("a preference oracle", lambda method, run: with_oracle(method, run.oracle, run.drop)),
     ("no model that nothing reads", lambda method, run: without_idle_models(method)),
     ("replies in chunks", lambda method, run: chunked(method) if run.chunk is not None else method),
 )

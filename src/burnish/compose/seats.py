@@ -36,8 +36,8 @@ def read_opponent(text: str) -> Opponent:
         return Opponent("policy", "start", start)
     if text == "start":
         return Opponent("start", "start", start)
-    if found := _SNAPSHOT.fullmatch(text):
-        every = int(found[1] or EVERY)
+    if named := _SNAPSHOT.fullmatch(text):
+        every = int(named[1] or EVERY)
         if every < 1:
             raise ValueError(f"--opponent {text}: a snapshot is renewed every 1 or more steps, not {every}")
         return Opponent("opponent", "start", {"opponent": snapshot("policy", every), **start})

@@ -87,7 +87,8 @@ def part_from(call: str) -> New:
         inspect.signature(known[tree.func.id]).bind(*positional, **named)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{call!r}: {error}; its arguments are {inspect.signature(known[tree.func.id])}") from None
-    return known[tree.func.id](*positional, **named)
+    part: Wired | Term = known[tree.func.id](*positional, **named)
+    return part
 
 
 def _argument(value: ast.expr) -> Any:
@@ -104,13 +105,13 @@ def _argument(value: ast.expr) -> Any:
 @cache
 def factories() -> dict[str, Callable[..., Any]]:
     """Every public function of the stages that makes a part or a term, by name."""
-    found: dict[str, Callable[..., Any]] = {}
+    by_name: dict[str, Callable[..., Any]] = {}
     for stage in (draw, rollout, score, select, credit, learn):
         for name in stage.__all__:
             function = getattr(stage, name)
             if inspect.isfunction(function) and inspect.signature(function).return_annotation in PARTS:
-                found.setdefault(name, function)
-    return found
+                by_name.setdefault(name, function)
+    return by_name
 
 
 @cache

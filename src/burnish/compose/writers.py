@@ -34,10 +34,10 @@ def for_writer(part: Part, author: str) -> Part:
         shown, own = _shown(groups)
         if not own:
             return part.call(groups, step)
-        found = part.call(shown, step)
-        for group in found:
+        scored = part.call(shown, step)
+        for group in scored:
             group.traces = [_told(own, trace) for trace in group.traces]
-        return found
+        return scored
 
     def begin(group: Group, step: Step) -> None:
         assert part.begin is not None
@@ -71,13 +71,13 @@ def _shown(groups: list[Group]) -> tuple[list[Group], dict[int, tuple[Trace, Tra
 
 def _renamed(turns: tuple[Turn, ...], known: dict[int, tuple[Turn, Turn]]) -> tuple[Turn, ...]:
     """The turns with their writer under the policy's name; a turn that traces share stays one turn."""
-    found: list[Turn] = []
+    renamed: list[Turn] = []
     for turn in turns:
         if id(turn) not in known:
             author = turn.author if turn.author in NOT_WRITERS else POLICY
-            known[id(turn)] = turn, replace(turn, author=author, parent=found[-1] if found else turn.parent)
-        found.append(known[id(turn)][1])
-    return tuple(found)
+            known[id(turn)] = turn, replace(turn, author=author, parent=renamed[-1] if renamed else turn.parent)
+        renamed.append(known[id(turn)][1])
+    return tuple(renamed)
 
 
 def _told(own: dict[int, tuple[Trace, Trace]], shown: Trace) -> Trace:

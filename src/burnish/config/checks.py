@@ -62,13 +62,18 @@ def check_master_weights(config: Config, method: Method) -> None:
 
 
 def check_shard(config: Config, method: Method) -> None:
-    """Raise ValueError for a method that moves weights by a gradient of its own, where ranks divide gradients."""
-    if config.options.shard == "states" and any(
-        isinstance(phase.learn, Learn) and phase.learn.move is not None for phase in method.phases
-    ):
+    """Raise ValueError for a method that moves weights by a gradient of its own, where ranks divide gradients, or that
+    changes weights by itself, where ranks divide these."""
+    shard, plans = config.options.shard, [phase.learn for phase in method.phases if isinstance(phase.learn, Learn)]
+    if shard in ("states", "full") and any(plan.move is not None for plan in plans):
         raise ValueError(
             f"{config.method} moves the weights by an update of its own, which needs the whole gradient, and --shard "
-            "states divides it among the ranks; use --shard optimiser, or leave it out"
+            f"{shard} divides it among the ranks; use --shard optimiser, or leave it out"
+        )
+    if shard == "full" and any(plan.search is not None for plan in plans):
+        raise ValueError(
+            f"{config.method} searches with the whole weights, and --shard full divides them among the ranks; leave it "
+            "out"
         )
 
 

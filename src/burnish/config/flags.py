@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
+ALIASES = {"count": "tasks", "rows": "tasks"}  # earlier names of flags of commands, which help does not list
 REPEATED = {"reward"}  # flags that may be given several times: their values are joined with commas
 
 
@@ -97,7 +98,8 @@ def valued(flags: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
 def read(kind: type[_T], command: str, words: list[str], *, plain: int = 0) -> tuple[list[str], _T] | None:
     """The positional words (at most `plain`) and the options of a command; None after printing its --help."""
     kinds = typing.get_type_hints(kind, include_extras=True)
-    positional, flags = split(words, {"help": (), "help_all": (), **booleans_of(kinds)})
+    positional, given = split(words, {"help": (), "help_all": (), **booleans_of(kinds)})
+    flags = {name if name in kinds else _named_now(name, kinds): value for name, value in given.items()}
     helped = [coerce("help", flags.pop(name, False), bool) for name in ("help", "help_all")]
     if any(helped):
         print_help(kind, command)
@@ -118,6 +120,12 @@ def read(kind: type[_T], command: str, words: list[str], *, plain: int = 0) -> t
     return positional, kind(**values)
 
 
+def _named_now(name: str, kinds: Mapping[str, object]) -> str:
+    """The present name of a command's flag."""
+    now = ALIASES.get(name, name)
+    return now if now in kinds else name
+
+
 def print_help(kind: type, command: str) -> None:
     """Print a command's description, usage and flags, from the dataclass of its options."""
     from rich.text import Text
@@ -133,10 +141,10 @@ def print_help(kind: type, command: str) -> None:
         print_flags(out, flags)
 
 
-def booleans_of(kinds: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+def booleans_of(kinds: dict[str, object]) -> dict[str, tuple[str, ...]]:
     """The names whose flags need no value: of type bool, or with a choice that is meant then; and the choices."""
-    found = {name: typed(kind) for name, kind in kinds.items()}
-    return {name: option.choices for name, (kind, option) in found.items() if kind is bool or option.bare}
+    options = {name: typed(kind) for name, kind in kinds.items()}
+    return {name: option.choices for name, (kind, option) in options.items() if kind is bool or option.bare}
 
 
 def flags_of(kind: Any) -> list[Flag]:
@@ -186,7 +194,7 @@ def dashed(name: str) -> str:
     return name.replace("_", "-")
 
 
-def _default(value: Any) -> str:
+def _default(value: object) -> str:
     if value is inspect.Parameter.empty or value is dataclasses.MISSING:
         return "needed"
     if isinstance(value, bool):

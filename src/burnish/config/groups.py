@@ -47,8 +47,9 @@ class Common:
     """Passes over the training rows, in place of --steps: 2 draws every row twice, in another order each time."""
     prompts: Count = 16
     """Tasks per step. The batch is prompts x samples per prompt; micro-batches follow from the token budget."""
-    max_new_tokens: Count = 64
-    """The longest reply that is sampled, in tokens."""
+    max_new_tokens: CountOrNone = None
+    """The longest reply that is sampled, in tokens; by default as long as the replies in the data, within the model's
+    context, 256 where they have none, and 64 for the tasks in the box (printed at the start)."""
     lr: AmountOrNone = None
     """The learning rate; by default chosen by the size of the model (printed at the start)."""
     lora: CountOrNone = None
@@ -126,6 +127,9 @@ class Optimisation:
     """adamw; or adamw16bit, adamw8bit, whose moments take 4 or 2 bytes a weight in place of 8."""
     clip: Amount = 1.0
     """The largest gradient norm; 0 turns clipping off."""
+    only: str | None = None
+    """The parts of a model that sees which learn, with commas: connector, language, tower; by default all of them, and
+    with --lora the adapters of the language half (docs/pictures.md)."""
     swap: str | None = None
     """Replace parts of the method by others: "group_relative=group_relative(std=False); pg=pg_clip(0.2, 0.28)"."""
 
@@ -135,16 +139,17 @@ class Evaluation:
     """Held-out evaluation and early stopping"""
 
     eval_tasks: CountOrZero = 200
-    """Held-out tasks for the evaluations before and after; 0 turns them off. The accuracy is that of the greedy reply
-    (temperature 0); early stopping and the best checkpoint go by it."""
+    """Held-out tasks for the evaluations before and after; 0 turns them off."""
     eval_every: CountOrZero = may_change(10)
     """Steps between the smaller held-out evaluations during the run; 0 turns them off."""
-    eval_measure: Annotated[str, Option(choices=("auto", "loss"))] = "auto"
-    """The held-out score: auto, the accuracy of replies where they can be judged; loss, the method's own measure of
-    given replies: the NLL of demonstrations, or the pairs in the right order. Nothing is sampled for it."""
+    eval_measure: Annotated[str, Option(choices=("auto", "accuracy", "sampled", "reward", "loss"))] = "auto"
+    """The held-out score, by which early stopping and the best checkpoint go. auto follows what is learned from: the
+    accuracy of sampled replies, their mean reward where it is graded or learned, the NLL of demonstrations, the pairs
+    in the right order. accuracy: that of the greedy reply; sampled; reward; or loss, the method's own measure of given
+    replies, for which nothing is sampled."""
     eval_k: CountOrZero = 1
-    """Replies sampled for each held-out task beside the greedy one (during the run one): their accuracy, and of
-    several also pass@k and majority@k; 0: none."""
+    """Replies sampled for each held-out task (during the run one): their accuracy, and of several also pass@k and
+    majority@k; 0: only the greedy reply is measured."""
     eval_temperature: Amount = 1.0
     """Temperature of the held-out replies that are sampled beside the greedy one; 0: none are."""
     patience: CountOrZero = may_change(0)
@@ -228,6 +233,10 @@ class Rewards:
     """The run stops when more than this share of the replies of the last 5 steps got no reward; 1: never."""
     shape: str | None = None
     """What changes the reward afterwards, in this order: overlong(0.2),alp(beta=1e-4) (burnish rewards)."""
+    preference: str | None = None
+    """What compares the replies to a prompt, by name (burnish rewards): judge(runs/DIR/model), pair_rm(DIR); or a
+    function path/to/file.py:function, f(completions, rival, **columns) -> chances. It takes the place of the reward
+    (docs/preference-oracles.md)."""
 
 
 @dataclass(frozen=True)
@@ -289,7 +298,14 @@ class Memory:
     without a copy; or bfloat16, bf16 alone, with stochastic rounding (docs/models.md)."""
     shard: Annotated[str, Option(choices=SHARDS, bare="states")] = may_change("off")
     """What several --ranks divide besides the work. optimiser: AdamW's moments (ZeRO stage 1), bit for bit the same
-    weights; states: moments, gradients and fp32 weights (stage 2): 2 bytes a weight stay whole, the compute copy."""
+    weights; states: moments, gradients and fp32 weights (stage 2): 2 bytes a weight stay whole, the compute copy; full:
+    the weights, too, layer by layer (stage 3, FSDP2), for a model that does not fit one GPU."""
+    context_ranks: Count = may_change(1)
+    """How many of the --ranks divide the tokens of each training pass (Ulysses attention), for rows that are too long
+    for one GPU. It cannot change the gradient."""
+    rank_timeout: Annotated[float | None, Option(above=0)] = may_change(None)
+    """Seconds after which a rank ends the run that does nothing while others wait for it: it finishes no unit of work
+    and does not compute. By default 30 while it samples, and an hour where a user's code or a download may wait."""
     token_budget: CountOrNone = may_change(None)
     """Tokens in one micro-batch; by default 8192, on a GPU as many as keep it busy. It cannot change the gradient."""
     packed: bool = may_change(True)

@@ -11,8 +11,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+FIRST = ("model", "task", "reward", "steps", "prompts", "max_new_tokens", "lr", "lora", "memory", "out")
+
+
 def groups() -> dict[str, tuple[str, ...]]:
-    """Title -> options of every run, in the order of --help-all; --help shows the first group only."""
+    """Title -> options of every run, in the order of --help-all; --help shows the ten of FIRST."""
     from burnish.config.groups import GROUPS
 
     return {str(kind.__doc__): tuple(kind.__annotations__) for kind in GROUPS}

@@ -71,8 +71,10 @@ class Options(
         """The chat template of the run, with its system prompt and values."""
         return Style(read_template(self.chat_template), self.system_prompt, self.template_option, self.tool_parser)
 
-    def settings(self, lr: float, token_budget: int, method: Method) -> Settings:
-        """The run's Settings; lr and token_budget are the options' values, or the defaults for the model."""
+    def settings(self, method: Method) -> Settings:
+        """The run's Settings, of options whose defaults a plan has resolved."""
+        assert self.lr is not None and self.token_budget is not None and self.max_new_tokens is not None
+        lr, token_budget = self.lr, self.token_budget
         resolved = ("lr", "token_budget", "sampling")
         shared = {f.name: getattr(self, f.name) for f in dataclasses.fields(Settings) if f.name not in resolved}
         return Settings(lr=lr, token_budget=token_budget, sampling=self.sampling(method), **shared)
@@ -95,7 +97,7 @@ class Config:
     options: Options
     arguments: dict[str, Any] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """One flat mapping, as in config.yaml."""
         return {"method": self.method, **dataclasses.asdict(self.options), **self.arguments}
 
@@ -106,12 +108,12 @@ def method_fields(entry: Entry) -> dict[str, inspect.Parameter]:
     return {p.name: p for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
 
 
-def method_types(entry: Entry) -> dict[str, Any]:
+def method_types(entry: Entry) -> dict[str, object]:
     """The types of the method's own options, by name, with their Options."""
     return typing.get_type_hints(inspect.unwrap(entry.build), include_extras=True)
 
 
-def renamed(entry: Entry, stored: dict[str, Any]) -> dict[str, Any]:
+def renamed(entry: Entry, stored: dict[str, object]) -> dict[str, object]:
     """The options in a run's config.yaml under their present names: `updates` was `epochs` in some methods before, and
     `shard: optimiser` was `shard_optimiser`."""
     divided = stored.get("shard_optimiser")  # the flag of older versions, now one value of --shard
@@ -146,7 +148,7 @@ def unknown(method: str, key: str, known: Collection[str], *, flag: bool = False
     return f"{method} has no option {key!r}{hint} (`burnish show {method}` lists them)"
 
 
-def _with_reward_model(given: dict[str, Any], own: Collection[str]) -> dict[str, Any]:
+def _with_reward_model(given: dict[str, object], own: Collection[str]) -> dict[str, object]:
     """--reward-model DIR of a method that has no such option is --reward "rm(DIR)", beside other rewards."""
     key = next((key for key in given if key.replace("-", "_") == "reward_model"), None)
     if key is None or "reward_model" in own or not isinstance(given[key], str) or not given[key]:

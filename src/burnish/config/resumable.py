@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from typing import Any
 
 from burnish.config.options import Options
 
@@ -15,7 +14,7 @@ RESUMABLE = tuple(one.name for one in dataclasses.fields(Options) if one.metadat
 ENDS = ("steps", "epochs", "patience", "stop_at", "product")  # those of them that say when a run ends, and with what
 
 
-def identity(stored: dict[str, Any]) -> str:
+def identity(stored: dict[str, object]) -> str:
     """Hash of the fields of config.yaml that affect results: without the run folder and the options in RESUMABLE."""
     fields = {key: value for key, value in stored.items() if key not in RESUMABLE and key != "out"}
     return hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest()

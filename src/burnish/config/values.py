@@ -32,7 +32,7 @@ def coerce(key: str, value: Any, wanted: Any) -> Any:
     return converted
 
 
-def _coerced(key: str, value: Any, wanted: Any) -> Any:
+def _coerced(key: str, value: object, wanted: object) -> object:
     choices = (
         typing.get_args(wanted)
         if isinstance(wanted, types.UnionType) or typing.get_origin(wanted) is typing.Union
@@ -68,7 +68,7 @@ def _is(value: Any, kind: Any) -> bool:
     return kind is not int or (not isinstance(value, bool) and abs(value) <= LARGEST)
 
 
-def _convert(value: Any, kind: Any) -> Any:
+def _convert(value: object, kind: object) -> object:
     if kind is bool and isinstance(value, str):
         return truth(value)
     if kind is int and isinstance(value, (str, float)):
@@ -106,7 +106,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
 
 
-def _kind(wanted: Any) -> str:
+def _kind(wanted: object) -> str:
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "none"}
     kinds = typing.get_args(wanted) or (wanted,)
     return " or ".join(words.get(kind, str(kind)) for kind in kinds)

@@ -50,6 +50,7 @@ COUNTERPARTS: dict[str, str] = {
     "critic": "critic.model.path",
     "optimiser": "optim optimizer",
     "shard": "shard_optimiser zero_stage sharding_strategy",
+    "context_ranks": f"context_parallel_size sequence_parallel_size cp_size {_ACTOR}.ulysses_sequence_parallel_size",
     "weight_decay": f"adam_weight_decay l2 {_ACTOR}.optim.weight_decay",
     "clip": f"max_grad_norm grad_clip max_norm gradient_clip_val gradient_clipping {_ACTOR}.grad_clip",
     "eps|eps_low": f"epsilon epsilon_low cliprange clip_range clip_ratio eps_clip ppo_clip {_ACTOR}.clip_ratio "
@@ -117,13 +118,14 @@ WITHOUT: dict[str, str] = {
     "the split is the data's own test or validation split, or a tenth of the prompts": "val_size "
     "val_set_size eval_dataset "
     "dataset_test_split dataset_train_split test_size data.val_files val_files validation_split eval_split",
-    "--ranks N uses N GPUs, and --shard states divides gradients, moments and fp32 weights among them": "deepspeed "
+    "--ranks N uses N GPUs; --shard states divides gradients, moments and fp32 weights among them, --shard full "
+    "the weights, too": "deepspeed "
     "fsdp fsdp_config "
     "fsdp_version offload_params "
     f"ddp_timeout trainer.nnodes tensor_parallel_size vllm_tensor_parallel_size {_ROLLOUT}.tensor_model_parallel_size "
     f"{_ACTOR}.fsdp_config.param_offload {_ACTOR}.fsdp_config.optimizer_offload ddp_find_unused_parameters "
     "ref_num_nodes "
-    f"actor_rollout_ref.ref.fsdp_config.param_offload {_ACTOR}.ulysses_sequence_parallel_size local_rank world_size",
+    f"actor_rollout_ref.ref.fsdp_config.param_offload local_rank world_size",
     "evaluation batches are chosen by memory": "per_device_eval_batch_size eval_batch_size data.val_batch_size "
     "eval_accumulation_steps",
     "the optimiser is AdamW with betas 0.9 and 0.999": "adam_beta1 adam_beta2 adam_epsilon adafactor "
@@ -281,9 +283,9 @@ def nearest(name: str, known: Collection[str], flag: bool = False) -> str:
 def _methods_with(option: str) -> str:
     """The names of a few methods that have an option."""
     load_all()
-    found = [entry for entry in METHODS.values() if option in signature(entry.build).parameters]
-    library = {entry.name for entry in found if entry.build.__module__.startswith("burnish.methods.")}
-    return ", ".join(sorted((one.name for one in found), key=lambda name: (name not in library, len(name), name))[:3])
+    takers = [entry for entry in METHODS.values() if option in signature(entry.build).parameters]
+    library = {entry.name for entry in takers if entry.build.__module__.startswith("burnish.methods.")}
+    return ", ".join(sorted((one.name for one in takers), key=lambda name: (name not in library, len(name), name))[:3])
 
 
 _NOTES = {  # what differs in meaning, where a name alone would mislead

@@ -57,7 +57,7 @@ def read_call(text: str) -> Call | None:
     match = _CALL.fullmatch(text.strip())
     if match is None:
         return None
-    positional: list[Any] = []
+    positional: list[object] = []
     named: dict[str, Any] = {}
     for piece in split_outside(match[2] or ""):
         keyword = _KEYWORD.fullmatch(piece)
@@ -68,7 +68,7 @@ def read_call(text: str) -> Call | None:
     return Call(match[1], tuple(positional), named)
 
 
-def bound(call: Call, function: Callable[..., Any], skip: int = 0) -> dict[str, Any]:
+def bound(call: Call, function: Callable[..., object], skip: int = 0) -> dict[str, Any]:
     """The arguments of a call by name, for a function whose first `skip` parameters are not the user's.
 
     Raises ValueError for arguments that it does not take, and for values outside of the range of their options.
@@ -76,11 +76,11 @@ def bound(call: Call, function: Callable[..., Any], skip: int = 0) -> dict[str, 
     parameters = list(inspect.signature(function).parameters.values())[skip:]
     signature = inspect.Signature(parameters)
     try:
-        found = signature.bind(*call.positional, **call.named)
+        bound_call = signature.bind(*call.positional, **call.named)
     except TypeError as error:
         raise ValueError(f"{call.text()}: {error}; its options are {call.name}{signature}") from None
     arguments: dict[str, Any] = {}
-    for name, value in found.arguments.items():  # *paths arrive as one tuple
+    for name, value in bound_call.arguments.items():  # *paths arrive as one tuple
         if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
             arguments |= value
         else:
@@ -91,7 +91,7 @@ def bound(call: Call, function: Callable[..., Any], skip: int = 0) -> dict[str, 
     return arguments
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> object:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -218,7 +218,7 @@ def through(
     return groups
 
 
-def _finite(part: Rollout | Part, given: list, step: Step) -> list[Group]:
+def _finite(part: Rollout | Part, given: list[Any], step: Step) -> list[Group]:
     """The groups after a part. If it wrote a NaN or infinite score, the batch is rejected and no group is left."""
     groups = [item for item in given if isinstance(item, Group)]
     try:

@@ -2,13 +2,14 @@
 
     {"role": "user", "content": "2 + 2?"}
     {"role": "user", "content": [{"type": "text", "text": "2 + 2?"}]}
+    {"role": "user", "content": [{"type": "image", "image": "a.png"}, {"type": "text", "text": "What is it?"}]}
     {"role": "assistant", "content": None, "tool_calls": [{"type": "function", "function": {...}}]}
     {"role": "tool", "name": "calculator", "content": "4"}
 
 `check_message` is the one place that knows which parts there are; a Task checks its messages when it is made.
 Everything behind it asks `text_of` for a message's text, or changes a message by `prepended` and `appended`, which keep
-its parts and its other keys. A further kind of part (an image) needs an entry in PARTS and, in models/chat.py, its
-tokens.
+its parts and its other keys. A picture's value is a reference: the path of a file, or what media/store.py made of bytes
+that came inside a row. A further kind of part needs an entry in PARTS and, in models/chat.py, its tokens.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 Message = Mapping[str, Any]
-PARTS = {"text": str}  # type of a part -> type of its value, which stands under the key of the same name
+IMAGE = "image"
+PARTS = {"text": str, IMAGE: str}  # type of a part -> type of its value, which stands under the key of the same name
 
 
 def as_messages(said: str | Sequence[Message]) -> tuple[Message, ...]:
@@ -39,7 +41,7 @@ def well_formed(value: Any) -> Any:
     return type(value)(map(well_formed, value)) if type(value) in (list, tuple) else value
 
 
-def check_message(message: Any) -> None:
+def check_message(message: object) -> None:
     """Raise ValueError, in one sentence, if this is not a message that burnish can read."""
     if not isinstance(message, Mapping):
         raise ValueError(f"a message is {str(message)[:80]!r}; it must be a mapping with 'role' and 'content'")
@@ -70,10 +72,25 @@ def text_of(message: Message) -> str:
     return "".join(part["text"] for part in content or () if part["type"] == "text")
 
 
+def pictures_of(messages: Sequence[Message]) -> list[str]:
+    """The references of the pictures in messages, in order."""
+    contents = (message.get("content") for message in messages)
+    parts = (part for content in contents if isinstance(content, list | tuple) for part in content)
+    return [str(part[IMAGE]) for part in parts if part["type"] == IMAGE]
+
+
+def seen(message: Message) -> str:
+    """The text of a message with its pictures by the names of their files."""
+    content = message.get("content")
+    if not isinstance(content, list | tuple):
+        return text_of(message)
+    return "".join(part["text"] if part["type"] == "text" else f"[{part[IMAGE]}]" for part in content)
+
+
 def shown(message: Message) -> str:
-    """A message for people to read: its text, and its tool calls as JSON."""
+    """A message for people to read: its text, pictures by the names of their files, and its tool calls as JSON."""
     calls = [json.dumps(call, ensure_ascii=False, default=str) for call in message.get("tool_calls") or ()]
-    return "\n".join(piece for piece in (text_of(message), *calls) if piece)
+    return "\n".join(piece for piece in (seen(message), *calls) if piece)
 
 
 def prompt_shown(prompt: str | Sequence[Message]) -> str:

@@ -143,9 +143,9 @@ class Method:
             flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
             why = "samples in a way of its own" if self.samples else "samples no replies"
             raise ValueError(f"{self.name} {why}, so that {flags} would change nothing; leave it out")
-        found = replace(self.sampling or PLAINLY, **given)
-        changed = found.truncated or found.repetition_penalty != 1
-        return replace(found, as_drawn=changed and any(_compares(phase) for phase in self.phases))
+        sampling = replace(self.sampling or PLAINLY, **given)
+        changed = sampling.truncated or sampling.repetition_penalty != 1
+        return replace(sampling, as_drawn=changed and any(_compares(phase) for phase in self.phases))
 
     def stateful(self) -> dict[str, Stateful]:
         """The objects with state, by name: what a checkpoint must hold in addition to the models."""

@@ -14,7 +14,7 @@ import math
 import typing
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Option:
     bare: str = ""
     reason: str = ""
 
-    def check(self, name: str, value: Any) -> None:
+    def check(self, name: str, value: object) -> None:
         """Raise ValueError, with the option's name, the value and the range, if the value is not valid."""
         if self.choices and value is not None and value not in self.choices:
             raise ValueError(f"option {name!r} is {value!r}; it must be {_either(self.choices)}")
@@ -75,7 +75,7 @@ class Option:
 ANY = Option()
 
 
-def typed(annotation: Any) -> tuple[Any, Option]:
+def typed(annotation: object) -> tuple[object, Option]:
     """A type without its Option, and the Option; ANY for a type without one."""
     if typing.get_origin(annotation) is not Annotated:
         return annotation, ANY
@@ -84,11 +84,11 @@ def typed(annotation: Any) -> tuple[Any, Option]:
 
 
 @functools.cache
-def options_of(function: Callable[..., Any]) -> dict[str, Option]:
+def options_of(function: Callable[..., object]) -> dict[str, Option]:
     """The Options in a function's signature, by the argument's name."""
     hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
-    found = {name: typed(annotation)[1] for name, annotation in hints.items()}
-    return {name: option for name, option in found.items() if option is not ANY}
+    options = {name: typed(annotation)[1] for name, annotation in hints.items()}
+    return {name: option for name, option in options.items() if option is not ANY}
 
 
 def _either(choices: tuple[str, ...]) -> str:

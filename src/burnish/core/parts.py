@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from burnish.core.types import Group, Task, Trace
 from burnish.util.lazy import load_lazy_packages
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from burnish.rollout.starts import Start
     from burnish.tasks.source import Source
 
+State = dict[str, Any]  # JSON-able values and tensors, as checkpoints hold them
 Asks = Callable[[list[Task], "Step"], "list[list[Start]]"]
 
 
@@ -32,9 +33,9 @@ class Stateful(Protocol):
 
     name: str
 
-    def state_dict(self) -> dict: ...
+    def state_dict(self) -> State: ...
 
-    def load_state_dict(self, state: dict) -> None: ...
+    def load_state_dict(self, state: State) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +212,7 @@ def split_score(score: Iterable[Part]) -> tuple[list[Part], list[Part]]:
 everything = chain()  # the identity: every group passes unchanged
 
 _SUPPLIERS: dict[str, list[str]] = {}
-_Factory = TypeVar("_Factory", bound=Callable)
+_Factory = TypeVar("_Factory", bound=Callable[..., object])
 
 
 def supplies(*names: str) -> Callable[[_Factory], _Factory]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from burnish.core.parts import State
 from burnish.core.rejected import RejectedUpdate
 from burnish.core.sample_ledger import SampleBirth, SampleFate, UnitRow
 from burnish.core.step import Dropped, Notes
@@ -88,9 +89,9 @@ class SampleSource(Protocol):
 
     def take(self, clock: Clock) -> PartialStep: ...
 
-    def state_dict(self) -> dict[str, Any]: ...
+    def state_dict(self) -> State: ...
 
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+    def load_state_dict(self, state: State) -> None: ...
 
 
 def joined(outcomes: Sequence[PartialStep], step: int, phase: str) -> PartialStep:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from burnish.core.schedules import steps_of
 from burnish.core.types import Clock
 
 LM = frozenset({"generate", "mix", "logp", "logits", "entropy", "greedy", "hidden", "state"})
@@ -25,8 +26,8 @@ class Role:
     follows: str | None = None
     outputs: int = 0
     decay: float = 0.0  # ema: weight of the old value at each publish
-    every: int = 1  # ema, snapshot: steps between two copies
-    offset: int = 0  # ema, snapshot: the copies are taken after offset, offset + every, ... steps
+    every: float = 1  # ema, snapshot: steps between two copies; below 1 a share of all steps
+    offset: float = 0  # ema, snapshot: the copies are taken after offset, offset + every, ... steps; likewise
     lr: float = 1.0  # trained: multiplies the run's learning rate
     mixed_with: str | None = None  # a second source, averaged into the first weights
     share: float = 0.0  # the second source's share of the average
@@ -42,8 +43,8 @@ class Role:
 
     def due(self, clock: Clock) -> bool:
         """Whether a copy is taken after this step."""
-        past = clock.step + 1 - self.offset
-        return past >= 0 and past % self.every == 0
+        past = clock.step + 1 - steps_of(self.offset, clock.of)
+        return past >= 0 and past % steps_of(self.every, clock.of) == 0
 
 
 def trained(source: str = "base", *, outputs: int = 0, lr: float = 1.0) -> Role:
@@ -65,13 +66,16 @@ def soup(first: str, second: str, share: float = 0.5) -> Role:
     return Role("frozen", first, mixed_with=second, share=share)
 
 
-def ema(follows: str, decay: float, *, every: int = 1, outputs: int = 0) -> Role:
+def ema(follows: str, decay: float, *, every: float = 1, outputs: int = 0) -> Role:
     """A moving average of another model: w <- decay w + (1 - decay) w_followed, every `every` steps."""
     return Role("ema", "base", follows=follows, outputs=outputs, decay=decay, every=every)
 
 
-def snapshot(follows: str, every: int = 1, *, offset: int = 0, outputs: int = 0) -> Role:
-    """A copy of another model, renewed every `every` steps, the first time after `offset` steps (or `every`)."""
+def snapshot(follows: str, every: float = 1, *, offset: float = 0, outputs: int = 0) -> Role:
+    """A copy of another model, renewed every `every` steps, the first time after `offset` steps (or `every`).
+
+    Below 1 both are shares of all steps.
+    """
     return Role("snapshot", "base", follows=follows, outputs=outputs, every=every, offset=offset)
 
 

@@ -115,7 +115,7 @@ def settle(born: Iterable[SampleBirth], step_number: int, groups: list[Group], s
     ]
 
 
-def born_to_record(walk: Sampled) -> list[list[Any]]:
+def born_to_record(walk: Sampled) -> list[list[object]]:
     """Samples as JSON-able values; each refers to its trace by position, in a group or among the dropped ones."""
     where: dict[TraceId, list[int]] = {}
     for i, group in enumerate(walk.groups):
@@ -128,8 +128,8 @@ def born_to_record(walk: Sampled) -> list[list[Any]]:
 
 def born_from_record(record: list[list[Any]], walk: Sampled) -> list[SampleBirth]:
     """The inverse of `born_to_record`, for the traces of a restored pass."""
-    found = []
+    born = []
     for drawn, number, unit, place, sample, task, i, j in record:
         trace = walk.dropped[j].trace if i < 0 else walk.groups[i].traces[j]
-        found.append(SampleBirth(UnitId(drawn, number, unit), place, sample, task, trace.id, trace.turns))
-    return found
+        born.append(SampleBirth(UnitId(drawn, number, unit), place, sample, task, trace.id, trace.turns))
+    return born

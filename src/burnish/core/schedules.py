@@ -20,6 +20,11 @@ def is_zero(value: Schedule | None) -> bool:
     return isinstance(value, int | float) and value == 0
 
 
+def steps_of(span: float, of: int) -> int:
+    """A number of steps; below 1 it is a share of a run of `of` steps, at least one step, and 0 is none."""
+    return int(span) if span >= 1 or span == 0 else max(1, round(span * of))
+
+
 def linear(start: float, end: float, over: int | None = None) -> Callable[[Clock], float]:
     """A straight line from start to end over the run, or over the first `over` steps and then constant."""
 
@@ -43,14 +48,18 @@ def every(k: int, offset: int = 0) -> Callable[[Clock], int]:
     return lambda clock: int((clock.step - offset) % k == 0 and clock.step >= offset)
 
 
-def after(step: int, value: float = 1) -> Callable[[Clock], float]:
-    """0 before the step, `value` from it on: for warm-ups, as a phase's `times` or as a coefficient."""
-    return lambda clock: value if clock.step >= step else 0
+def after(step: float, value: float = 1, *, early: int = 0) -> Callable[[Clock], float]:
+    """0 before the step, `value` from it on: for warm-ups, as a phase's `times` or as a coefficient.
+
+    step   below 1: a share of all steps
+    early  how many steps sooner it begins: 1 in the last step of what comes before
+    """
+    return lambda clock: value if clock.step >= steps_of(step, clock.of) - early else 0
 
 
-def before(step: int, value: float = 1) -> Callable[[Clock], float]:
-    """`value` before the step, 0 from it on: for a first stage of training, as a phase's `times`."""
-    return lambda clock: value if clock.step < step else 0
+def before(step: float, value: float = 1) -> Callable[[Clock], float]:
+    """`value` before the step (below 1: a share of all), 0 from it on: for a first stage, as a phase's `times`."""
+    return lambda clock: value if clock.step < steps_of(step, clock.of) else 0
 
 
 def warmup_then(shape: str, warmup: float, floor: float = 0.0) -> Callable[[Clock], float]:

@@ -80,16 +80,16 @@ def is_counted(trace: Trace) -> bool:
 
 def named_reward(trace: Trace, name: str) -> float:
     """The reward `name` of the run for this trace; raises ValueError where the run has none of that name."""
-    found = trace.scores.get(MEASURED + name)
-    if found is None and name in ("reward", "correct"):
-        found = trace.scores[name]
-    if found is None:
+    value = trace.scores.get(MEASURED + name)
+    if value is None and name in ("reward", "correct"):
+        value = trace.scores[name]
+    if value is None:
         known = sorted(key.removeprefix(MEASURED) for key in trace.scores if key.startswith(MEASURED))
         raise ValueError(
             f"this run has no reward called {name!r}; --reward must name it (it has {', '.join(known) or 'none'}, and "
             "'reward' and 'correct')"
         )
-    return found
+    return value
 
 
 def without_failed(groups: list[Group], failed: Callable[[Trace], bool]) -> list[Group]:

@@ -84,14 +84,14 @@ def _asked(task: Task) -> tuple[str, str]:
 
 def fingerprint(groups: Iterable[Group]) -> str:
     """A hash of what is learned from: tasks, tokens, scores, pairs and lists."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for group in groups:
-        found.update(repr((group.task.key, group.pairs, group.lists)).encode())
+        digest.update(repr((group.task.key, group.pairs, group.lists)).encode())
         for trace in group.traces:
-            found.update(repr((trace.index, sorted(trace.scores.items()), sorted(trace.tags))).encode())
+            digest.update(repr((trace.index, sorted(trace.scores.items()), sorted(trace.tags))).encode())
             for turn in trace.turns:
-                found.update(turn.author.encode() + turn.tokens.numpy().tobytes())
-    return found.hexdigest()
+                digest.update(turn.author.encode() + turn.tokens.numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _written(outcome: PartialStep) -> bytes:

@@ -55,7 +55,9 @@ class Settings:
     weight_decay: float = 0.0
     optimiser: str = "adamw"  # adamw; adamw16bit, adamw8bit: its moments in bf16 or in 8 bits
     shard: str = "off"  # what ranks divide besides the rows: off, optimiser, states or full
+    context_ranks: int = 1  # ranks that divide the tokens of a pass
     master_weights: str = "float32"  # float32; split or bfloat16: trained weights in bf16 (models/compact_adamw.py)
+    only: str | None = None  # the parts of a model that sees which learn: connector, language, tower; None: all
     clip: float = 1.0  # largest gradient norm; 0 turns clipping off
     checkpoint_activations: str = "off"  # off: kept on the device; recompute: made again; offload: kept on the host
     engine: str = "local"  # the engine that samples for trained models: local, process or vllm
@@ -148,14 +150,14 @@ class TokenEntropies:
 
     def entropies(self) -> dict[TraceId, Tensor]:
         """Entropies [T] on the CPU by Trace.id, which copies of a trace share; NaN for tokens not trained on."""
-        found: dict[TraceId, Tensor] = {}
+        by_trace: dict[TraceId, Tensor] = {}
         for traces, claimed, flat in self._passes:
             mask = torch.cat(claimed).cpu()
             whole = torch.full((len(mask),), torch.nan)
             whole[mask] = flat.to("cpu", torch.float32)
             for trace, values in zip(traces, whole.split([len(own) for own in claimed]), strict=True):
-                found.setdefault(trace.id, values)
-        return found
+                by_trace.setdefault(trace.id, values)
+        return by_trace
 
 
 @dataclass(frozen=True)
@@ -182,6 +184,7 @@ class Step:
     begun: dict[TraceId, Any] = field(default_factory=dict)  # scoring that the `eager` functions have started
     looks: TokenEntropies = field(default_factory=TokenEntropies)
     product: str = "policy"  # the model that the method trains and saves; metrics without a model's name are its own
+    measures: bool = False  # held-out groups, which are measured: labels stay as the data have them
 
     def sampling(self, temperature: float | None = None) -> Sampling:
         """How replies are sampled in this run; at another temperature nothing else of the run's way holds."""

@@ -68,7 +68,7 @@ class Allowed:
 
     def by_token(self) -> tuple[Tensor, ...]:
         """The ids that each token was drawn among."""
-        return self.ids.split(self.sizes.tolist())
+        return tuple(self.ids.split(self.sizes.tolist()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +161,7 @@ class TraceId:
     def __copy__(self) -> TraceId:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> TraceId:
+    def __deepcopy__(self, memo: dict[int, object]) -> TraceId:
         return self
 
 
@@ -218,7 +218,7 @@ def spans_once(traces: Sequence[Trace], authors: tuple[str, ...]) -> list[list[t
     A turn that several traces share (branches of a tree) counts in the first of them alone.
     """
     seen: set[int] = set()
-    found: list[list[tuple[int, int]]] = []
+    ranges: list[list[tuple[int, int]]] = []
     for trace in traces:
         mine = [
             (turn, start, end)
@@ -226,8 +226,8 @@ def spans_once(traces: Sequence[Trace], authors: tuple[str, ...]) -> list[list[t
             if turn.author in authors and id(turn) not in seen and end > start
         ]
         seen |= {id(turn) for turn, _, _ in mine}
-        found.append([(start, end) for _, start, end in mine])
-    return found
+        ranges.append([(start, end) for _, start, end in mine])
+    return ranges
 
 
 @dataclass(frozen=True)

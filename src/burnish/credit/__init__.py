@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from burnish.util.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from burnish.core.preferences import by_bradley_terry as by_bradley_terry
+    from burnish.core.preferences import by_comparison as by_comparison
     from burnish.credit.baselines import leave_one_out as leave_one_out
     from burnish.credit.baselines import over_memory as over_memory
     from burnish.credit.cached import cached_ref as cached_ref
@@ -14,14 +16,10 @@ if TYPE_CHECKING:
     from burnish.credit.gae import token_rewards as token_rewards
     from burnish.credit.gae import whiten as whiten
     from burnish.credit.group import group_relative as group_relative
-    from burnish.credit.mismatch import Level as Level
-    from burnish.credit.mismatch import by_sequence as by_sequence
-    from burnish.credit.mismatch import by_token as by_token
     from burnish.credit.mismatch import masked as masked
-    from burnish.credit.nash import by_bradley_terry as by_bradley_terry
-    from burnish.credit.nash import by_comparison as by_comparison
     from burnish.credit.penalty import kl_in_score as kl_in_score
     from burnish.credit.penalty import rewards_to_go as rewards_to_go
+    from burnish.credit.preference import pair_preference as pair_preference
     from burnish.credit.returns import lambda_returns as lambda_returns
     from burnish.credit.returns import monte_carlo as monte_carlo
     from burnish.credit.reward import bags as bags

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from burnish.core.parts import Part
+from burnish.core.parts import Part, State
 from burnish.core.step import Step
 from burnish.core.types import Group, Trace
 from burnish.credit.streams import ref
@@ -40,12 +39,12 @@ class LogpCache:
             self.logps[key] = logp.clone()
             self.size += len(logp)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         flat = torch.cat(list(self.logps.values())) if self.logps else torch.zeros(0)
         stored = base64.b64encode(flat.numpy().astype("<f4").tobytes()).decode()
         return {"keys": list(self.logps), "sizes": [len(x) for x in self.logps.values()], "logp": stored}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         flat = torch.from_numpy(np.frombuffer(base64.b64decode(state["logp"]), "<f4").copy())
         self.logps = dict(zip(state["keys"], flat.split(state["sizes"]), strict=True)) if state["keys"] else {}
         self.size = len(flat)

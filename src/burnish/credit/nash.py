@@ -2,49 +2,36 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from functools import partial
 
 import torch
 
 from burnish.core.parts import Part, supplies
+from burnish.core.preferences import FromScores, chance
 from burnish.core.schedules import Schedule, at, is_zero
 from burnish.core.step import Step
 from burnish.core.types import Group
 
-Preference = Callable[[float, float], float]  # (score of y, score of y') -> P(y preferred to y')
-
-
-def by_comparison(score: float, rival: float) -> float:
-    """1 where the score is higher, 1/2 where it is the same, else 0."""
-    return 0.5 * ((score > rival) + (score >= rival))
-
-
-def by_bradley_terry(score: float, rival: float) -> float:
-    """sigmoid(r - r'): the preference that a reward model stands for."""
-    return 0.5 * (1 + math.tanh((score - rival) / 2))
-
 
 @supplies("stream:adv")
 def nash_advantage(
-    preference: Preference, tau: Schedule | None, *, rival: str, author: str = "policy", score: str = "reward"
+    preference: FromScores, tau: Schedule | None, *, rival: str, author: str = "policy", score: str = "reward"
 ) -> Part:
     """A_t = P(y > y') - 1/2 - tau sum over m >= t of log pi(y_m)/ref(y_m), as stream "adv" on the author's tokens.
 
-    P is the mean over the group's traces by the rival. The log-ratio is that of streams "old" and "ref": the tokens
-    from t on are those that token t can still influence (Munos et al., arXiv 2312.00886, appendix F.2). With tau None
-    there is no regulariser and no reference is asked for.
+    P is the mean over the group's traces by the rival, of an oracle's chances or of what `preference` makes of scores.
+    The log-ratio is that of streams "old" and "ref": the tokens from t on are those that token t can still influence
+    (Munos et al., arXiv 2312.00886, appendix F.2). With tau None there is no regulariser and no reference is asked for.
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         for group in groups:
-            rivals = [trace.scores[score] for trace in group.traces if bool(trace.by(rival).any())]
+            rivals = [trace for trace in group.traces if bool(trace.by(rival).any())]
             for trace in group.traces:
                 adv = torch.full((len(trace),), float("nan"))
                 mask = trace.by(author)
                 if bool(mask.any()):
-                    wins = sum(preference(trace.scores[score], other) for other in rivals) / len(rivals)
+                    wins = sum(chance(trace, other, preference, score) for other in rivals) / len(rivals)
                     adv[mask] = wins - 0.5
                     if tau is not None:
                         logratio = (trace.streams["old"] - trace.streams["ref"])[mask]

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import torch
 
+from burnish.core.parts import Part, supplies
+from burnish.core.preferences import FromScores, chance
+from burnish.core.step import Step
 from burnish.core.types import Group, Trace
 
 
@@ -25,3 +28,25 @@ def pairs_in_order(groups: list[Group]) -> list[tuple[Trace, Trace]]:
     """The pairs (preferred, other) of all groups, in the order of the tasks' keys, whatever the order of the batch."""
     ordered = sorted(groups, key=lambda group: group.task.key)
     return [(group.traces[a], group.traces[b]) for group in ordered for a, b in group.pairs or ()]
+
+
+@supplies("stream:preference")
+def pair_preference(preference: FromScores, *, score: str = "reward") -> Part:
+    """The chance that the first reply of a pair is preferred, as stream "preference" of both.
+
+    It is that of the run's oracle; without one, of the two scores.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for w, r in pairs_in_order(groups):
+            wins = chance(w, r, preference, score)
+            fill(w, "preference", wins)
+            fill(r, "preference", wins)
+        return groups
+
+    return Part(
+        name="pair_preference",
+        call=call,
+        reads=frozenset({"pairs", f"score:{score}"}),
+        writes=frozenset({"stream:preference"}),
+    )

@@ -41,8 +41,8 @@ def teacher_logp(teacher: str = "teacher", *, author: str = "policy", student: s
         read = [trace for group in in_words_of(teacher, groups, author, step) for trace in group.traces]
         masks = [trace.by(author) for trace in read]
         heat = step.logp_at("run")
-        found = step.models[teacher].streams(read, masks, {"logp"}, step.settings.token_budget, *heat)
-        for trace, again, mask, values in zip(traces, read, masks, found, strict=True):
+        streams_read = step.models[teacher].streams(read, masks, {"logp"}, step.settings.token_budget, *heat)
+        for trace, again, mask, values in zip(traces, read, masks, streams_read, strict=True):
             ended = int(trace.tokens[-1]) in chats[1].stops
             ends, said = _ends(again, chats[0])
             kept = len(ends) if ended else max(1, len(ends) - len(chats[0].closing))  # a cut reply has no end
@@ -74,11 +74,11 @@ def aligned(mine: Sequence[int], text: str, theirs: Sequence[int], said: str) ->
 
     def places(ends: Sequence[int], before: int) -> dict[int, int]:
         """Place in the stripped text -> the number of tokens up to it, the fewest."""
-        found: dict[int, int] = {}
+        tokens_to: dict[int, int] = {}
         for i, end in enumerate(ends, 1):
             if end >= 0 and (whole or end - before <= stripped):
-                found.setdefault(min(max(end - before, 0), stripped), i)
-        return found
+                tokens_to.setdefault(min(max(end - before, 0), stripped), i)
+        return tokens_to
 
     ours, again = places(mine, lead), places(theirs, other)
     cuts = sorted(place for place in ours.keys() & again.keys() if place)
@@ -105,8 +105,8 @@ def _write(trace: Trace, student: str, author: str, spans: list[Span], theirs: T
     """Stream "teacher" of a trace. Tokens behind the last span, which a full teacher did not read, keep their own."""
     mask = trace.by(author)
     own = trace.streams[student][mask]
-    found = own.clone()
+    logp = own.clone()
     for first, last, begin, end in spans:
-        found[first:last] = own[first:last] + (theirs[begin:end].sum() - own[first:last].sum())
+        logp[first:last] = own[first:last] + (theirs[begin:end].sum() - own[first:last].sum())
     trace.streams["teacher"] = torch.full((len(trace),), NAN)
-    trace.streams["teacher"][mask] = found
+    trace.streams["teacher"][mask] = logp

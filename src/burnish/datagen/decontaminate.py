@@ -57,8 +57,8 @@ class Index:
 
     def overlap(self, prompts: Sequence[str], share: float = 0.5) -> Overlap:
         """The overlap with a whole evaluation set."""
-        found = [self.matching(prompt, share) for prompt in prompts]
-        return Overlap(frozenset().union(*found), sum(map(bool, found)), len(prompts))
+        matches = [self.matching(prompt, share) for prompt in prompts]
+        return Overlap(frozenset().union(*matches), sum(map(bool, matches)), len(prompts))
 
     def _grams(self, n: int) -> dict[tuple[str, ...], set[int]]:
         if n not in self._found:

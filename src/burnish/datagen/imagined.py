@@ -99,11 +99,11 @@ def _labels(
     there = [n for n, messages in enumerate(dialogues) if messages is not None]
     asked = [label_question(imagination, personas[n], dialogues[n] or ()) for n in there]
     answers = judge.ask(asked, step) if asked else []
-    found: list[float | None] = [None] * len(dialogues)
+    scores: list[float | None] = [None] * len(dialogues)
     for n, (answer,) in zip(there, answers, strict=True):
         score = None if answer.failed else read.score(answer.text, 0, BEST)
-        found[n] = None if score is None else score / BEST
-    return found
+        scores[n] = None if score is None else score / BEST
+    return scores
 
 
 def persona_question(imagination: Imagination, number: int) -> Question:

@@ -146,15 +146,15 @@ def _labelled(
         if not is_comment(line)
         for _ in range(recipe.completions)
     ]
-    found: dict[tuple[int, str], Replaced] = {}
+    replacements: dict[tuple[int, str], Replaced] = {}
     for (i, one), new in zip(asked, LINE_RULES[recipe.rule]([one for _, one in asked], recipe, step), strict=True):
         ending = "\n" if one.steps[one.at].endswith("\n") else ""
         steps = [*one.steps[: one.at], new.rstrip("\n") + ending, *one.steps[one.at + 1 :]]
         replaced = Replaced(one.task, steps, one.at)
         if new.strip() and new.strip() != one.steps[one.at].strip():
-            found[i, replaced.text] = replaced
-    verdicts = judge(source, [one.task for one in found.values()], [one.text for one in found.values()])
-    for ((i, _), one), verdict in zip(found.items(), verdicts, strict=True):
+            replacements[i, replaced.text] = replaced
+    verdicts = judge(source, [one.task for one in replacements.values()], [one.text for one in replacements.values()])
+    for ((i, _), one), verdict in zip(replacements.items(), verdicts, strict=True):
         yield i, one, verdict.correct, verdict.reason
 
 

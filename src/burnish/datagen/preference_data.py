@@ -190,8 +190,8 @@ def _rows(group: Group, recipe: Recipe, models: Models) -> Iterator[Row]:
 def _graded(better: Trace, worse: Trace) -> Row:
     """Of replies with ratings: these, the largest difference of one rating, and the margin as a share of the scale."""
     if PRINCIPLES in better.note:
-        found = better.note[PRINCIPLES].get(str(worse.index), {})
-        return {"principle_scores": [{"name": name, "rating": score} for name, score in found.items()]}
+        ratings = better.note[PRINCIPLES].get(str(worse.index), {})
+        return {"principle_scores": [{"name": name, "rating": score} for name, score in ratings.items()]}
     mine, other = better.note.get(RATINGS), worse.note.get(RATINGS)
     if not mine or not other:
         return {}
@@ -204,7 +204,7 @@ def _graded(better: Trace, worse: Trace) -> Row:
 def _ratings(columns: dict[str, list[Trace]]) -> Row:
     """The ratings of listed replies, where all have some."""
     rated = {name: [trace.note.get(RATINGS) for trace in traces] for name, traces in columns.items()}
-    return {name: [_stored(one) for one in found if one] for name, found in rated.items() if all(found)}
+    return {name: [_stored(one) for one in ratings if one] for name, ratings in rated.items() if all(ratings)}
 
 
 def _stored(ratings: Mapping[str, float]) -> list[Row]:
@@ -223,7 +223,7 @@ def _labelled(group: Group, pairs: list[tuple[Trace, Trace]], recipe: Recipe) ->
     return [(trace, trace.id in good) for trace in group.traces if (trace.id in good) != (trace.id in bad)]
 
 
-def prompt_in(task: Task, style: str) -> Any:
+def prompt_in(task: Task, style: str) -> object:
     """A task's prompt as a row has it: chat messages (conversational), or one text (standard)."""
     if style == "conversational":
         return list(as_messages(task.prompt))
@@ -237,7 +237,7 @@ def prompt_in(task: Task, style: str) -> Any:
     return text_of(task.prompt[0])
 
 
-def _reply(trace: Trace, chat: Chat, style: str) -> Any:
+def _reply(trace: Trace, chat: Chat, style: str) -> object:
     text = reply_text(trace, chat)
     return [{"role": "assistant", "content": text}] if style == "conversational" else text
 

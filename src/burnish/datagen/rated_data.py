@@ -77,17 +77,17 @@ def measured(scores: list[float], threshold: float) -> dict[str, float]:
 
 
 def _rows(group: Group, index: int, source: Source, rating: Rating, models: Models, seed: int) -> list[Row]:
-    found = measured([trace.scores["reward"] for trace in group.traces], rating.threshold)
-    if not rating.min_rate <= found["pass_rate"] <= rating.max_rate:
+    numbers = measured([trace.scores["reward"] for trace in group.traces], rating.threshold)
+    if not rating.min_rate <= numbers["pass_rate"] <= rating.max_rate:
         return []
     if rating.reply == "keep":
         row = row_at(source, "train", index)[1] if datasets_of(source) else row_of(task_at(source, index, seed))
-        return [{**row, **found}]
+        return [{**row, **numbers}]
     chosen = own_reply(group.traces, rating.reply, rating.threshold)
     if not chosen:
         return []
     text = "\n".join(reply_text(trace, models["policy"].chat) for trace in chosen)
-    return [{**row_of(group.task, text), **found}]
+    return [{**row_of(group.task, text), **numbers}]
 
 
 def own_reply(traces: list[Trace], rule: str, threshold: float) -> list[Trace]:

@@ -43,12 +43,12 @@ def chances_of(tasks: Sequence[Task], models: Models, settings: Settings, catego
     reader = models["refusal"]
     limit = min(reader.context, settings.max_length or reader.context)
     step = Step(Clock(0, 1), models, settings)
-    found = []
+    chances = []
     for start in range(0, len(tasks), AT_ONCE):
         some = tasks[start : start + AT_ONCE]
         traces = [given_trace(task, "demo", "demo", reader.chat, limit, 0, True) for task in some]
-        found.append(refusal_chances(traces, step, "refusal", categories))
-    return torch.cat(found)
+        chances.append(refusal_chances(traces, step, "refusal", categories))
+    return torch.cat(chances)
 
 
 def composition(chances: Tensor, labels: Tensor | None, categories: Categories) -> list[Counted]:

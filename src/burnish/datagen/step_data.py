@@ -94,15 +94,15 @@ class Labeller:
         tasks = [task for task, *_ in each for _ in range(many)]
         verdicts = judge(self.source, tasks, [text for some in texts for text in some])
         flat = [float(verdict.correct) for verdict in verdicts]
-        found = {key: flat[i * many : (i + 1) * many] for i, key in enumerate(prefixes)}
-        return [found[key] for key in keys]
+        outcomes_of = {key: flat[i * many : (i + 1) * many] for i, key in enumerate(prefixes)}
+        return [outcomes_of[key] for key in keys]
 
 
 def _each_prefix(replies: list[Reply], labeller: Labeller, rule: Rule, closing: str | None = None) -> list[Labels]:
     """The label of each prefix by its own completions; the whole reply has its own outcome."""
     asked = [(reply, length) for reply in replies for length in reply.prefixes()]
-    found = iter(labeller.outcomes(asked, closing))
-    return [[*(round(rule(next(found)), 6) for _ in reply.prefixes()), float(reply.right)] for reply in replies]
+    rates = iter(labeller.outcomes(asked, closing))
+    return [[*(round(rule(next(rates)), 6) for _ in reply.prefixes()), float(reply.right)] for reply in replies]
 
 
 def _hard(replies: list[Reply], labeller: Labeller) -> list[Labels]:

@@ -27,7 +27,8 @@ def row_of(task: Task, completion: str | None = None) -> dict[str, Any]:
     """The row of a task: prompt, completion (by default its demonstration), answer and what else it was given."""
     said = task.given.get("demo") if completion is None else completion
     more = {name: value for name, value in task.given.items() if name in KEPT}
-    return plain({"prompt": task.prompt, **({} if said is None else {"completion": said}), **more})
+    row: dict[str, Any] = plain({"prompt": task.prompt, **({} if said is None else {"completion": said}), **more})
+    return row
 
 
 def prompts_of(source: Source, count: int) -> list[str]:

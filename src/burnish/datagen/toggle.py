@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from burnish.core.messages import as_messages
 from burnish.core.task import Task
 from burnish.datagen.stored_rows import row_of
@@ -25,7 +23,7 @@ def divided(reply: str, mark: str) -> tuple[str, str] | None:
     return (thought, answer) if thought and answer else None
 
 
-def toggled_rows(task: Task, mark: str) -> list[dict[str, Any]]:
+def toggled_rows(task: Task, mark: str) -> list[dict[str, object]]:
     """Two rows: one that thinks in tags, one that answers at once; none where the demonstration has no thought."""
     parts = divided(str(task.given.get("demo", "")), mark)
     if parts is None:

@@ -8,8 +8,10 @@ hub, which tells all who is lost:
     stopped   the rank has been stopped (SIGSTOP) for STOPPED seconds
     ended     its process is gone, without an orderly end
     silent    nothing came from its machine for SILENCE seconds
+    idle      others wait for it, and it neither finishes a unit of work nor computes, for as long as it allowed itself
+              (util/work_units.py)
 
-A rank that is alive is never lost, however long it computes. Time in which a process was not running itself (a
+A rank that computes is never lost. Time in which a process was not running itself (a
 suspended machine or job) does not count. Who connects must know a random token, which the ranks exchange over gloo.
 """
 
@@ -22,8 +24,10 @@ import os
 import selectors
 import signal
 import socket
+import struct
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 BEAT = 1.0  # seconds between two lines
@@ -33,7 +37,10 @@ GRACE = 2.0  # seconds that the others have to end before a stopped rank is kill
 JOIN = 60.0  # seconds that a rank has to connect to the hub
 LONGEST = 256  # bytes of a line
 DONE = b"done"  # a rank says it before it ends in an orderly way
-ENDED, STOPS, SILENT = "ended", "stopped", "silent"
+ENDED, STOPS, SILENT, IDLE = "ended", "stopped", "silent", "idle"
+UNITS = struct.Struct("<Qd?40s")  # what a rank writes of its work: util/work_units.py, which this file cannot import
+COMPUTES = 0.02  # of a core: a process that takes less, with all below it, does not compute
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def state_of(pid: int) -> str:
@@ -58,6 +65,70 @@ class StopWatch:
         for pid in pids:
             self.stopped[pid] = self.stopped.get(pid, 0.0) + min(passed, 2 * BEAT) if state_of(pid) == "T" else 0.0
         return passed
+
+
+def seconds_of(pid: int) -> float:
+    """The CPU time of a process and of all that it has started and that still run, in seconds."""
+    parents: dict[int, int] = {}
+    spent: dict[int, float] = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                words = Path(f"/proc/{entry.name}/stat").read_text().rpartition(")")[2].split()
+                parents[int(entry.name)] = int(words[1])
+                spent[int(entry.name)] = sum(map(int, words[11:15])) / TICKS
+    below, total = {pid}, spent.get(pid, 0.0)
+    more = below
+    while more := {child for child, parent in parents.items() if parent in more} - below:
+        below |= more
+        total += sum(spent[child] for child in more)
+    return total
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is known of a rank's work: for how long it has done nothing, what it allows itself, whether it waits."""
+
+    idle: float
+    allowed: float
+    waits: bool
+    what: str
+
+    @property
+    def hangs(self) -> bool:
+        """Whether it has done nothing for too long, if others wait for it."""
+        return not self.waits and self.idle > self.allowed
+
+
+class WorkWatch:
+    """Looks at what one rank writes of its work, about once a second."""
+
+    def __init__(self, pid: int, file: Path) -> None:
+        self.pid, self.file = pid, file
+        self.units, self.spent, self.idle = -1, 0.0, 0.0
+
+    def look(self, passed: float) -> Work | None:
+        """passed: the seconds since the last look, of which only a few count; None before the rank has written."""
+        try:
+            units, allowed, waits, what = UNITS.unpack(self.file.read_bytes())
+        except (OSError, struct.error):
+            return None
+        passed = min(passed, 2 * BEAT)
+        self.idle = 0.0 if units != self.units or waits else self.idle + passed
+        self.units = units
+        if self.idle:  # it is looked at closely only while it finishes nothing
+            spent = seconds_of(self.pid)
+            if spent - self.spent > COMPUTES * passed:
+                self.idle = 0.0
+            self.spent = spent
+        return Work(self.idle, allowed, bool(waits), what.rstrip(b"\0").decode("ascii", "replace"))
+
+
+def hanging(works: dict[int, Work]) -> int | None:
+    """The rank that others wait for and that hangs; None where there is none."""
+    if not any(work.waits for work in works.values()):
+        return None
+    return max((rank for rank, work in works.items() if work.hangs), key=lambda rank: works[rank].idle, default=None)
 
 
 class Lines:
@@ -88,8 +159,9 @@ class Lines:
 class Beside:
     """The process beside one rank. The hub has connections from all others, each other one a connection to the hub."""
 
-    def __init__(self, rank: int, parent: int, token: str) -> None:
+    def __init__(self, rank: int, parent: int, token: str, file: Path) -> None:
         self.rank, self.parent, self.token = rank, parent, token
+        self.work, self.works = WorkWatch(parent, file), dict[int, Work]()  # works: of all ranks, at the hub
         self.watch, self.links, self.waits = StopWatch(), list[Lines](), selectors.DefaultSelector()
         self.waits.register(0, selectors.EVENT_READ)
         self.server: socket.socket | None = None
@@ -165,6 +237,9 @@ class Beside:
                 self._tell(f"done {link.rank}")
             elif words == [STOPS]:
                 self._lose(link.rank, STOPS)
+            elif len(words) == 5 and words[0] == "work":
+                with contextlib.suppress(ValueError):
+                    self.works[link.rank] = Work(float(words[1]), float(words[2]), words[3] == "1", words[4])
 
     def _known(self, word: str) -> bool:
         return hmac.compare_digest(word.encode(), self.token.encode())
@@ -173,7 +248,7 @@ class Beside:
         """Pass on what the hub says. A rank that is stopped would never end by itself."""
         if words[:1] in (["lost"], ["done"]):
             self._say(" ".join(words))
-        if words == ["lost", str(self.rank), STOPS]:
+        if words[:2] == ["lost", str(self.rank)] and words[2:3] in ([STOPS], [IDLE]):
             self.ends_at = time.monotonic() + GRACE
 
     def _beat(self) -> None:
@@ -186,6 +261,7 @@ class Beside:
         if stopped and not self.rank:
             self._lose(0, STOPS)
             self.ends_at = min(self.ends_at, time.monotonic() + GRACE)
+        self._judge_work(self.work.look(passed))
         if time.monotonic() > self.ends_at:
             self._end_rank()
         for link in list(self.links):
@@ -194,6 +270,20 @@ class Beside:
                 if link.rank >= 0:
                     self._lose(link.rank, SILENT)
                 self._drop(link)
+
+    def _judge_work(self, own: Work | None) -> None:
+        """Tell the hub about the own rank's work; at the hub: whether others wait for a rank that does nothing."""
+        if own is None:
+            return
+        if self.rank:
+            self._tell(f"work {own.idle:.1f} {own.allowed:.1f} {int(own.waits)} {own.what or '-'}")
+            return
+        self.works[0] = own
+        lost = hanging(self.works)
+        if lost is not None:
+            self._lose(lost, f"{IDLE} {self.works[lost].idle:.0f} {self.works[lost].what or '-'}")
+            if lost == 0:
+                self.ends_at = min(self.ends_at, time.monotonic() + GRACE)
 
     def _lose(self, rank: int, how: str) -> None:
         """The verdict, once; the hub tells all others."""
@@ -219,7 +309,7 @@ class Beside:
                 os.kill(self.parent, signal.SIGKILL)
 
 
-def main(rank: int, parent: int, host: str, port: int) -> None:
+def main(rank: int, parent: int, host: str, port: int, file: str) -> None:
     """The hub says its port first. The token is the first line of the standard input."""
     token = b""
     while not token.endswith(b"\n"):
@@ -227,7 +317,7 @@ def main(rank: int, parent: int, host: str, port: int) -> None:
         if not byte:
             return
         token += byte
-    beside = Beside(rank, parent, token.decode().strip())
+    beside = Beside(rank, parent, token.decode().strip(), Path(file))
     try:
         if rank:
             beside.connect(host, port)
@@ -239,4 +329,4 @@ def main(rank: int, parent: int, host: str, port: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), sys.argv[5])

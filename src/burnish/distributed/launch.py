@@ -9,26 +9,33 @@ the launcher (distributed/launched.py), or, where another one started the ranks,
 from __future__ import annotations
 
 import atexit
+import hashlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
-from burnish.distributed.launched import Launched, log_of
+from burnish.distributed.launched import Launched, log_of, units_of
+from burnish.distributed.meeting import ADDRESS, SAME, TOKEN, Address, meet, own_interface
 from burnish.distributed.peers import Peers
 from burnish.models.ranks import MEETING, Ranks, here, with_others
 from burnish.sandbox.code.kernel import die_with_parent
+from burnish.util.failures import LOST_RANK
+from burnish.util.work_units import UNITS
 
-PATIENCE = timedelta(minutes=60)  # how long a rank waits for another one: a reward function may take a while
+PATIENCE = 3600.0  # seconds that a rank waits for another one, at least: a reward function may take a while
+LATER = 60.0  # seconds after which the wait itself fails, if no launcher or heartbeat has named a rank by then
+LAUNCHER = "BURNISH_RANKS_LAUNCHER"  # the process that started the ranks of one machine
 MET = "meeting"  # the file at which the ranks of one machine meet, in their launcher's folder
 LOCAL = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}  # ranks of one machine open no port to others
 
@@ -47,9 +54,13 @@ def placed() -> Ranks:
     return Ranks(rank, world)
 
 
-def join(device: str = "auto") -> Ranks:
-    """Join the other ranks of this run, if its launcher started any; the ranks of this process."""
+def join(device: str = "auto", idle: float | None = None) -> Ranks:
+    """Join the other ranks of this run, if its launcher started any; the ranks of this process.
+
+    idle: seconds that a rank may do nothing while others wait for it; by default as long as what it does may take
+    """
     own = placed()
+    UNITS.allow(idle)
     if own.world == 1 or dist.is_initialized():
         return here()
     local = int(os.environ.get("LOCAL_RANK", own.rank))
@@ -66,18 +77,26 @@ def join(device: str = "auto") -> Ranks:
         torch.set_num_threads(max(1, torch.get_num_threads() // beside))
     meeting = os.environ.get(MEETING)
     if meeting and sys.platform == "linux":
+        launcher = int(os.environ.get(LAUNCHER, os.getppid()))
+        atexit.register(_remove_orphaned, Path(meeting).parent, launcher)
         die_with_parent(signal.SIGTERM)  # a launcher that is killed stops the run as Ctrl-C does: it saves first
-        atexit.register(_remove_orphaned, Path(meeting).parent, os.getppid())
+        if os.getppid() != launcher:  # it was killed while this process was starting
+            sys.exit(LOST_RANK)
+    address = os.environ.get(ADDRESS)
+    store = meet(own, Address.read(address), os.environ.get(TOKEN, "")) if address else None
+    how = {"store": store} if store is not None else {"init_method": f"file://{meeting}" if meeting else "env://"}
     with with_others():
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
-            init_method=f"file://{meeting}" if meeting else "env://",
             rank=own.rank,
             world_size=own.world,
-            timeout=PATIENCE,
+            timeout=timedelta(seconds=max(PATIENCE, idle or 0.0) + LATER),
+            **how,
         )
         ranks = here()
-    if not meeting:
+    if meeting:
+        UNITS.publish(units_of(Path(meeting).parent, local))
+    if address or not meeting:
         Peers(ranks).begin()
     return ranks
 
@@ -99,8 +118,28 @@ def wanted(ranks: int) -> int:
     return torch.cuda.device_count()
 
 
-def launch(words: list[str], world: int) -> int:
+@dataclass(frozen=True)
+class Node:
+    """One of the machines of a run: its number, how many there are, and where their ranks meet."""
+
+    number: int
+    count: int
+    address: Address
+
+    def variables(self, words: Sequence[str]) -> dict[str, str]:
+        """What the ranks of this machine need to know. words: of the command, the same on all machines."""
+        interface = own_interface(self.address)
+        named = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface} if interface else {}
+        ours = {name: value for name, value in named.items() if name not in os.environ}
+        host, port = self.address.host, str(self.address.port)
+        same = hashlib.sha256("\0".join(words).encode()).hexdigest()
+        return {**ours, ADDRESS: str(self.address), "MASTER_ADDR": host, "MASTER_PORT": port, SAME: same}
+
+
+def launch(words: list[str], world: int, node: Node | None = None) -> int:
     """Run `burnish train` with these words in `world` processes; the exit code of rank 0, or of the rank that was lost.
+
+    node: this machine, where it is one of several, each of which runs `world` processes
 
     A signal reaches the ranks themselves; this process waits for them, ends the others when one is lost, and removes
     what they leave: processes, and temporary files, which all are in its own folder.
@@ -108,20 +147,23 @@ def launch(words: list[str], world: int) -> int:
     temporary = tempfile.TemporaryDirectory(prefix="burnish-ranks-", ignore_cleanup_errors=True)
     with temporary as place, _signals_pass_by() as received:
         folder = Path(place)
-        launched = Launched([_start(words, rank, world, folder) for rank in range(world)], folder)
+        first = node.number * world if node is not None else 0
+        started = [_start(words, rank, world, folder, node) for rank in range(world)]
+        launched = Launched(started, folder, first, node is not None and node.count > 1)
         try:
             return launched.wait(received)
         finally:
             launched.close()
 
 
-def _start(words: list[str], rank: int, world: int, folder: Path) -> subprocess.Popen[bytes]:
-    """Start one rank; all but the first write into a file."""
-    named = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
+def _start(words: list[str], rank: int, world: int, folder: Path, node: Node | None) -> subprocess.Popen[bytes]:
+    """Start one rank of this machine; all but its first write into a file."""
+    before, everywhere = (node.number * world, node.count * world) if node is not None else (0, world)
+    named = {"RANK": before + rank, "LOCAL_RANK": rank, "WORLD_SIZE": everywhere, "LOCAL_WORLD_SIZE": world}
     temporary = folder / f"tmp{rank}"
     temporary.mkdir()
-    own = {name: str(value) for name, value in named.items()} | LOCAL
-    own |= {MEETING: str(folder / MET), "TMPDIR": str(temporary)}
+    own = {name: str(value) for name, value in named.items()} | (LOCAL if node is None else node.variables(words))
+    own |= {MEETING: str(folder / MET), LAUNCHER: str(os.getpid()), "TMPDIR": str(temporary)}
     command = [sys.executable, "-m", "burnish", "train", *words]
     if not rank:
         return subprocess.Popen(command, env={**os.environ, **own})

@@ -1,7 +1,8 @@
 """The ranks that this process started: which of them is lost, the sentence about it, and the end of all.
 
 A rank is lost when its process has ended before the run is done, or has been stopped by a signal for a while. One that
-computes is never lost: its state is read from /proc, and it need not answer.
+computes is never lost: its state is read from /proc, and it need not answer. One that does nothing while others wait
+for it is lost after the time that it allowed itself (util/work_units.py).
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import sys
 import time
 from pathlib import Path
 
-from burnish.distributed.heartbeat import STOPPED, StopWatch
-from burnish.distributed.peers import lost_sentence
+from burnish.distributed.heartbeat import STOPPED, StopWatch, WorkWatch, hanging
+from burnish.distributed.peers import idle_sentence, lost_sentence
 from burnish.distributed.ray.watchdog import Processes, alive, descendants, having
 from burnish.models.ranks import MEETING
 from burnish.util.failures import LOST_RANK
@@ -28,12 +29,19 @@ LAST_WORDS = 4000  # characters of a rank's output
 
 
 class Launched:
-    """The processes of the ranks, in order, and the folder with the output of all but the first."""
+    """The processes of the ranks of this machine, in order, and the folder with the output of all but the first.
 
-    def __init__(self, ranks: list[subprocess.Popen[bytes]], folder: Path) -> None:
-        self.ranks, self.folder = ranks, folder
+    first: the number of its first rank among those of all machines;  elsewhere: whether other machines have some
+    """
+
+    def __init__(
+        self, ranks: list[subprocess.Popen[bytes]], folder: Path, first: int = 0, elsewhere: bool = False
+    ) -> None:
+        self.ranks, self.folder, self.first, self.elsewhere = ranks, folder, first, elsewhere
         self.ended: list[int] = []  # ranks, in the order in which they ended
-        self.stopped: int | None = None  # the rank that was stopped by a signal
+        self.stopped: int | None = None  # the rank that was stopped by a signal, or hangs
+        self.idle = ""  # what is said of that rank, if it was not stopped by a signal
+        self.works = [WorkWatch(process.pid, units_of(folder, rank)) for rank, process in enumerate(ranks)]
         self.below: Processes = {}  # what a rank that is killed has started
         self.watch = StopWatch()
 
@@ -78,13 +86,26 @@ class Launched:
         if time.monotonic() - self.watch.looked < LOOK:
             return False
         running = [process.pid for rank, process in enumerate(self.ranks) if rank not in self.ended]
-        self.watch.look(running)
+        passed = self.watch.look(running)
+        if self._hangs(passed):
+            return True
         for rank, process in enumerate(self.ranks):
             if process.pid in running and self.watch.stopped[process.pid] >= STOPPED:
                 self.stopped = rank
                 self._kill(process)
                 return True
         return False
+
+    def _hangs(self, passed: float) -> bool:
+        """Whether others wait for a rank that does nothing: then it is killed."""
+        looked = {rank: work.look(passed) for rank, work in enumerate(self.works) if rank not in self.ended}
+        works = {rank: work for rank, work in looked.items() if work is not None}
+        rank = hanging(works)
+        if rank is None:
+            return False
+        self.stopped, self.idle = rank, idle_sentence(works[rank].idle, works[rank].what)
+        self._kill(self.ranks[rank])
+        return True
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
         if process.poll() is None:
@@ -96,7 +117,8 @@ class Launched:
         """Say which rank was lost, if it has not said so itself on the terminal; the exit code."""
         codes = [process.poll() for process in self.ranks]
         if self.stopped is not None:
-            print(lost_sentence(self.stopped, f"was stopped by a signal (SIGSTOP) for {STOPPED:g} s"), file=sys.stderr)
+            why = self.idle or f"was stopped by a signal (SIGSTOP) for {STOPPED:g} s"
+            print(lost_sentence(self.first + self.stopped, why), file=sys.stderr)
             return 1
         first = codes[0]
         if first in SAID_ITSELF:
@@ -105,14 +127,16 @@ class Launched:
         rank = (failed or [rank for rank in self.ended if not codes[rank]] or self.ended)[0]
         code = codes[rank] or 0
         if code < 0:
-            print(lost_sentence(rank, _killed_by(-code)), file=sys.stderr)
+            print(lost_sentence(self.first + rank, _killed_by(-code)), file=sys.stderr)
             return 128 - code
         if not failed:
-            print(lost_sentence(rank, "ended before the run was done"), file=sys.stderr)
+            if codes[rank] == LOST_RANK and self.elsewhere:
+                return LOST_RANK  # the rank that was lost is on another machine, and its heartbeat has said so
+            print(lost_sentence(self.first + rank, "ended before the run was done"), file=sys.stderr)
             return 1
         if rank:
             log = log_of(self.folder, rank).read_text(errors="replace").strip()
-            print(f"rank {rank} failed (exit code {code}):\n{log[-LAST_WORDS:]}", file=sys.stderr)
+            print(f"rank {self.first + rank} failed (exit code {code}):\n{log[-LAST_WORDS:]}", file=sys.stderr)
         return code
 
 
@@ -127,6 +151,11 @@ def _outlasting(processes: Processes, seconds: float) -> list[int]:
 def log_of(folder: Path, rank: int) -> Path:
     """The file with what a rank has said."""
     return folder / f"rank{rank}.log"
+
+
+def units_of(folder: Path, rank: int) -> Path:
+    """The file in which a rank writes of its work."""
+    return folder / f"units{rank}"
 
 
 def _killed_by(number: int) -> str:

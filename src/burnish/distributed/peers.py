@@ -13,11 +13,14 @@ import secrets
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 from burnish.distributed import heartbeat
 from burnish.models.ranks import Ranks, watch_by
+from burnish.util.work_units import UNITS
 
 END_SECONDS = 8.0  # how long the main thread has to end by itself, once a rank is lost
 AGAIN = "continue it from its last checkpoint with burnish train --resume RUN"
@@ -26,6 +29,15 @@ HOW = {
     heartbeat.STOPS: f"was stopped by a signal (SIGSTOP) for {heartbeat.STOPPED:g} s",
     heartbeat.SILENT: f"sent no heartbeat for {heartbeat.SILENCE:g} s: its machine or the network to it is down",
 }
+
+
+def idle_sentence(seconds: float, what: str) -> str:
+    """What a rank did that hung."""
+    doing = f" (it was {what})" if what.strip("-") else ""
+    return (
+        f"did nothing for {seconds:.0f} s while others waited for it{doing}: no unit of work was done, and it computed "
+        "nothing; --rank-timeout sets the limit"
+    )
 
 
 def lost_sentence(rank: int, what: str) -> str:
@@ -41,6 +53,11 @@ class Peers:
         self.told = threading.Event()
         self.sentence, self.done = "", set[int]()
         self.process: subprocess.Popen[bytes] | None = None
+        handle, name = tempfile.mkstemp(prefix="burnish-units-")
+        os.close(handle)
+        self.units = Path(name)  # where this rank writes of its work
+        atexit.register(self.units.unlink, missing_ok=True)
+        UNITS.publish(self.units)
 
     def begin(self) -> None:
         """Start the heartbeat processes of all ranks. Where they cannot meet, the run goes on without."""
@@ -61,7 +78,7 @@ class Peers:
         if seconds:
             self.told.wait(seconds)
         if not self.sentence and seconds and self.done:
-            self._lose(min(self.done), heartbeat.ENDED)
+            self._lose(min(self.done), HOW[heartbeat.ENDED])
         return self.sentence
 
     def end(self) -> None:
@@ -78,6 +95,7 @@ class Peers:
     def _start(self, host: str, port: int, token: str) -> int:
         """Start this rank's heartbeat process; the port of the hub, 0 if it has none."""
         words = [sys.executable, "-I", heartbeat.__file__, str(self.ranks.rank), str(os.getpid()), host, str(port)]
+        words.append(str(self.units))
         pipe, quiet = subprocess.PIPE, subprocess.DEVNULL
         process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=quiet, start_new_session=True)
         assert process.stdin is not None and process.stdout is not None
@@ -98,7 +116,8 @@ class Peers:
             if words[:1] == ["done"]:
                 self.done.add(int(words[1]))
             elif words[:1] == ["lost"]:
-                self._lose(int(words[1]), words[2])
+                idle = words[2] == heartbeat.IDLE
+                self._lose(int(words[1]), idle_sentence(float(words[3]), words[4]) if idle else HOW[words[2]])
                 break
         if self.sentence:
             time.sleep(END_SECONDS)
@@ -107,11 +126,11 @@ class Peers:
             cleaning.join(2.0)
             _exit()
 
-    def _lose(self, rank: int, how: str) -> None:
+    def _lose(self, rank: int, what: str) -> None:
         """Say it at once, on the first rank that is left: the launcher may end this process soon."""
         if self.sentence:
             return
-        self.sentence = lost_sentence(rank, HOW[how])
+        self.sentence = lost_sentence(rank, what)
         self.told.set()
         if self.ranks.rank == (0 if rank else 1):
             with contextlib.suppress(OSError):

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
 from burnish.core import randomness
-from burnish.core.parts import Draw, Stateful, names
+from burnish.core.parts import Draw, State, Stateful, names
 from burnish.core.step import Step
 from burnish.core.types import Group, Task
 from burnish.draw.tasks import tasks_of
@@ -49,10 +49,10 @@ class MovingValues:
         mean = sum(advantages) / len(advantages)
         self.values[source] = (1 - self.alpha) * self.values[source] + self.alpha * mean
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"values": self.values}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.values = {name: float(value) for name, value in state["values"].items()}
 
 
@@ -85,10 +85,10 @@ class UpperBounds:
         self.recent[source] = (self.recent[source] + advantages)[-self.window :]
         self.counts[source] += len(advantages)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"recent": self.recent, "counts": self.counts}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.recent = {name: [float(x) for x in seen] for name, seen in state["recent"].items()}
         self.counts = {name: int(count) for name, count in state["counts"].items()}
 
@@ -108,10 +108,10 @@ class _Places:
         self.name = f"{name} places"
         self.drawn = dict.fromkeys(sources, 0)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"drawn": self.drawn}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.drawn = {name: int(count) for name, count in state["drawn"].items()}
 
 

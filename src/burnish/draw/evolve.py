@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from burnish.core import randomness
-from burnish.core.parts import Draw, Part, supplies
+from burnish.core.parts import Draw, Part, State, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group, Task
 from burnish.core.types_json import task_from_record, task_to_record
@@ -53,12 +53,12 @@ class Pool:
         self.drawn += 1
         return self.evolved[(self.drawn - 1) % len(self.evolved)]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         seen = [{"task": task_to_record(task), "info": info} for task, info in self.seen.values()]
         evolved = [task_to_record(task) for task in self.evolved]
         return {"seen": seen, "evolved": evolved, "steps": self.steps, "drawn": self.drawn}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         tasks = [(task_from_record(row["task"]), float(row["info"])) for row in state["seen"]]
         self.seen = {task.key: (task, info) for task, info in tasks}
         self.evolved = [task_from_record(row) for row in state["evolved"]]
@@ -116,17 +116,17 @@ def _evolved(pool: Pool, rule: Evolution, creator: Judge, step: Step) -> list[Ta
     asked = [(task, one) for task in chosen for one in dice.sample(OPERATIONS, rule.variants)]
     answers = creator.ask([rewrite_question(rule.template, request_of(task), one) for task, one in asked], step)
     known = set(pool.seen)
-    found: list[Task] = []
+    usable: list[Task] = []
     for (task, _), (answer,) in zip(asked, answers, strict=True):
         text = None if answer.failed else new_prompt(answer.text, request_of(task))
         made = None if text is None else made_task(task, text)
         if made is not None and made.key not in known:
             known.add(made.key)
-            found.append(made)
-    step.notes.count("draw_made", len(found))
+            usable.append(made)
+    step.notes.count("draw_made", len(usable))
     if asked:
-        step.notes.add("draw_refused", len(asked) - len(found), len(asked))
-    return [found[i] for i in randomness.shuffled(len(found), clock.seed, "eva order", clock.step, clock.tick)]
+        step.notes.add("draw_refused", len(asked) - len(usable), len(asked))
+    return [usable[i] for i in randomness.shuffled(len(usable), clock.seed, "eva order", clock.step, clock.tick)]
 
 
 def in_proportion(weights: dict[str, float], k: int, chance: Any) -> list[str]:

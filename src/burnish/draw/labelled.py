@@ -26,8 +26,10 @@ def has_labels(source: Source) -> bool:
 def labelled_replies(source: Source) -> Draw:
     """Tasks with a reply ("demo"), and whether it is good ("label": true or false)."""
     if UNCLEAR_LABELS in source.gives:
-        found = (one.first(lambda given: not isinstance(given.get("label", True), bool)) for one in datasets_of(source))
-        where, task = next(filter(None, found))
+        firsts = (
+            one.first(lambda given: not isinstance(given.get("label", True), bool)) for one in datasets_of(source)
+        )
+        where, task = next(filter(None, firsts))
         raise ValueError(f"{where}: has the label {task.given['label']!r:.40}; labels of replies are true or false")
     return prompts(source, "demo", "label")
 
@@ -44,12 +46,12 @@ def labelled_steps(source: Source) -> Draw:
     plain = prompts(source, "demo", "mistake", tag="steps")
 
     def outcomes(tasks: list[Task], step: Step) -> list[Task]:
-        found = []
+        labelled = []
         for task in tasks:
             right = randomness.rng(step.clock.seed, "outcome", step.clock.step, task.key).random() < 0.5
             reply = task.given["demo" if right else "mistake"]
-            found.append(replace(task, given={**task.given, "steps": [reply], "labels": [right]}))
-        return found
+            labelled.append(replace(task, given={**task.given, "steps": [reply], "labels": [right]}))
+        return labelled
 
     heldout = plain.heldout
     assert heldout is not None

@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 from burnish.core import randomness
-from burnish.core.parts import Draw, names
+from burnish.core.parts import Draw, State, names
 from burnish.core.step import Step
 from burnish.core.types import Group, Task
 from burnish.draw.failed import PLACE
@@ -49,7 +48,7 @@ def progressive_batches(
     dice = randomness.rng(seed, "by_rate")
     levels = sorted(set(rates), reverse=True)
     pools: dict[float, list[int]] = {}
-    found = []
+    batches = []
     for t in range(steps):
         if sum(map(len, pools.values())) < batch:
             pools = {level: [i for i, rate in enumerate(rates) if rate == level] for level in levels}
@@ -66,8 +65,8 @@ def progressive_batches(
             taken.append(max(pools.values(), key=len).pop())
         taken += dice.choices(range(len(rates)), k=batch - len(taken))  # fewer rows than a batch
         dice.shuffle(taken)
-        found.append(tuple(taken))
-    return found
+        batches.append(tuple(taken))
+    return batches
 
 
 def by_rate(source: Source, old: Draw, width: float) -> Draw:
@@ -109,10 +108,10 @@ class Successes:
         """1 - the share; 1 for a row that was not drawn yet."""
         return 1 - self.rates.get(index, 0.0)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"rates": [[index, rate] for index, rate in self.rates.items()]}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.rates = {int(index): float(rate) for index, rate in state["rates"]}
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from burnish.core import randomness
-from burnish.core.parts import Draw
+from burnish.core.parts import Draw, State
 from burnish.core.step import Step
 from burnish.core.types import Group, Task
 from burnish.core.types_json import task_from_record, task_to_record
@@ -64,11 +63,11 @@ class Instructions:
         """The prompt that was written first."""
         return self.queue.pop(0) if self.queue else None
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         seeds, queue = ([task_to_record(t) for t in tasks] for tasks in (self.seeds.values(), self.queue))
         return {"seeds": seeds, "past": self.past, "queue": queue, "asked": self.asked}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.seeds = {}
         self.drew([task_from_record(row) for row in state["seeds"]])
         self.past, self.asked = [str(text) for text in state["past"]], int(state["asked"])

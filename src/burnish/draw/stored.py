@@ -30,6 +30,7 @@ def sampled_groups(store: Store, share: float, step: Step) -> list[Group]:
 
 
 def draw_from(store: Store, call: Callable[[Step], list[Task]], given: tuple[str, ...]) -> Draw:
+    """A draw whose tasks `call` makes of what a store holds; given: the columns that each of them has."""
     return Draw(
         name=f"stored({store.name})",
         call=call,

@@ -140,10 +140,10 @@ def _require(source: Source, needs: tuple[str, ...]) -> None:
         if need not in source.gives:
             has = ", ".join(sorted(source.gives)) or "nothing"
             counted = ""
-            if (mixed := datasets_of(source)) and any(found := [one.how_many(need)[0] for one in mixed]):
+            if (mixed := datasets_of(source)) and any(counts := [one.how_many(need)[0] for one in mixed]):
                 rows = sum(one.how_many(need)[1] for one in mixed)
                 first, _ = next(filter(None, (one.first(lambda given: need not in given) for one in mixed)))  # noqa: B023
-                counted = f"; {sum(found):,} of its {rows:,} rows have one, but not {first}: remove the others"
+                counted = f"; {sum(counts):,} of its {rows:,} rows have one, but not {first}: remove the others"
             columns = " or ".join(COLUMNS.get(need, (need,)))
             roles = sorted(role for one in datasets_of(source) for role in one.roles()) if need == "demo" else []
             if roles:

@@ -16,8 +16,9 @@ from burnish.engine.request import Request
 from burnish.engine.sampling import choose, logp_of, restrict
 from burnish.forward.drawn import penalised
 from burnish.forward.packing import send
+from burnish.media.ids import FIRST
 
-_LONG = ("last", "count", "limit", "key", "root", "root_length", "base", "top_k", "slot")
+_LONG = ("last", "count", "limit", "key", "root", "root_length", "base", "top_k", "slot", "shift")
 _FLOAT = ("factor", "top_p", "min_p", "penalty")
 _BOOL = ("greedy", "done", "ended", "as_drawn")
 
@@ -51,6 +52,7 @@ class RunningBatch:
     as_drawn      whether its log-probs are of the distribution that it is drawn from
     root, root_length  where the shared prompt lies in the pool; base: tokens of a prompt in the row's own slot
     done, ended   whether it is finished, and by a stop token
+    shift         how far positions are from the numbers of tokens, after pictures that lie on a grid (forward/sight.py)
     slot          of its keys and values, and of its samples: tokens, logp [slots + 1, capacity + 1]
     spans         on a GPU: into how many spans attention of the longest row is split, computed side by side
     together      on a GPU: whether rows share roots of whole spans, to which they then attend together
@@ -74,6 +76,7 @@ class RunningBatch:
     done: Tensor
     ended: Tensor
     slot: Tensor
+    shift: Tensor
 
     def __init__(self, slots: int, capacity: int, stops: tuple[int, ...], device: torch.device) -> None:
         self.tables = []
@@ -120,7 +123,8 @@ class RunningBatch:
         if self.seen is not None:
             for slot, request in zip(self.slot[at].tolist(), requests, strict=True):
                 self.seen[slot] = False
-                self.seen[slot, send(request.prompt, self.device)] = True
+                text = request.prompt[request.prompt < FIRST]  # a picture is no token that can be drawn
+                self.seen[slot, send(text, self.device)] = True
 
     def empty(self, first: int) -> None:
         """No row is at `first` or after it. A CUDA graph may compute there all the same: it must not write to a slot in

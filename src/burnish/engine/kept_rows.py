@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from burnish.engine.request import Prompt, Request
+from burnish.media.ids import media_in
 
 MOST_NEW = 256  # a longer rest is prefilled with all that is before it: each of its tokens would read the row anew
 
@@ -77,6 +78,7 @@ class KeptRows:
         length = request.prompt.shape[0]
         begin, computed = length - row.root.length, row.tokens - 1  # the last sampled token was never an input
         fits = tokens_held(row.root.length) + begin + request.max_new <= self.capacity
-        if not fits or computed < row.root.length or length - computed > MOST_NEW:
+        seen = media_in(request.prompt[computed:])  # new pictures are read in a pass over prompts
+        if not fits or seen or computed < row.root.length or length - computed > MOST_NEW:
             return row
         return Continuation(row.slot, row.root, request.prompt[computed:], begin)

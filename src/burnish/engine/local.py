@@ -24,6 +24,7 @@ from burnish.engine.vocabulary import Vocabulary
 from burnish.forward.outputs import packable
 from burnish.forward.paths import evaluating, paths_of
 from burnish.forward.runner import ModelRunner
+from burnish.forward.sight import sight_of
 
 __all__ = ["LocalEngine", "OnSample", "Request", "Sample", "StopRule"]
 
@@ -91,7 +92,7 @@ class LocalEngine:
         Models that the engine does not know, or got wrong when they were loaded, are sampled by transformers' modules.
         """
         runners = (self.runner, *others)
-        if not all(paths_of(runner.module).engine and packable(runner.module) for runner in runners):
+        if not all(map(self._runs, runners)):
             slower = TransformersEngine(self.runner, self.chat, self.context)
             return slower.generate(requests, others, mix, stop_rule, on_sample, feed)
         with evaluating([runner.module for runner in runners]):
@@ -101,6 +102,12 @@ class LocalEngine:
                 samples += scheduler.run()
                 requests = scheduler.late
             return samples
+
+    def _runs(self, runner: ModelRunner) -> bool:
+        """Whether the engine runs a model. Decode steps on a GPU know no positions of three axes."""
+        sight = sight_of(runner.module)
+        on_grid = sight is not None and sight.axes and self._device.type == "cuda"
+        return paths_of(runner.module).engine and packable(runner.module) and not on_grid
 
     def room_after(self, prompt: int) -> int:
         """How many tokens the context holds after a prompt of so many; one that leaves none is refused."""

@@ -11,6 +11,7 @@ from burnish.engine.layouts import CpuDecode, Prefill, Roots
 from burnish.forward.packing import Packed, pack, send
 from burnish.forward.prefix_tree import Numbers
 from burnish.forward.runner import ModelRunner
+from burnish.forward.sight import sight_of
 
 
 class ModelDecoder:
@@ -40,18 +41,32 @@ class ModelDecoder:
     ) -> tuple[Tensor, Packed]:
         """The hidden states of packed prompts, and how they are packed."""
         rows = pack(prompts, None, self.device, input_keys=input_keys)
-        return self.states(rows, torch.from_numpy(places)), rows
+        sight = sight_of(self.runner.module)
+        if sight is None:
+            return self.states(rows, torch.from_numpy(places)), rows
+        sight.check(prompts)
+        positions = sight.in_pack(rows.positions[None], prompts, rows.lines)
+        return self.states(rows, torch.from_numpy(places), positions), rows
 
-    def states(self, rows: Packed, places: Tensor) -> Tensor:
-        """[N, H]: the hidden states of a pack, whose keys and values are written to `places` of the pool."""
+    def states(self, rows: Packed, places: Tensor, positions: Tensor | None = None) -> Tensor:
+        """[N, H]: the hidden states of a pack, whose keys and values are written to `places` of the pool. positions:
+        where they are not those of the pack (forward/sight.py).
+        """
         layout = Prefill(rows, self.cache, send(places, self.device))
-        return self.runner.hidden(rows.tokens[None], rows.positions[None], layout)[0]
+        return self.runner.hidden(rows.tokens[None], rows.positions[None] if positions is None else positions, layout)[
+            0
+        ]
+
+    def shift(self, prompt: Tensor) -> int:
+        """How far the positions of a prompt's reply are from the numbers of its tokens."""
+        sight = sight_of(self.runner.module)
+        return 0 if sight is None else sight.shift(prompt.numpy())
 
     def step(self, batch: RunningBatch, at: slice, roots: Roots | None) -> Tensor:
         """[n, V]: the logits after the newest tokens of the rows of a slice."""
         own, length = batch.base[at] + batch.count[at] - 1, batch.root_length[at]
         layout = CpuDecode(self.cache, own, length, roots)
-        states = self.runner.hidden(batch.last[at][:, None], (own + length)[:, None], layout)
+        states = self.runner.hidden(batch.last[at][:, None], (own + length + batch.shift[at])[:, None], layout)
         return self.runner.logits(states[:, 0])
 
     def remember(self, tokens: int) -> None:

@@ -107,6 +107,7 @@ class Prompt:
         self.longest = 0  # how long their replies may become
         self.length = tokens.shape[0]  # len() of a tensor is slow enough to be seen
         self.after: list[Tensor] = []
+        self.shift = 0  # of the positions after it (forward/sight.py)
         self.number = -1  # activation-cache id of its last token; -1: not cached
         self.finished: list[Sample] = []
 

@@ -20,6 +20,7 @@ from burnish.engine.strategy import Call, strategy_of
 from burnish.forward.module import vocabulary_size
 from burnish.forward.packing import send
 from burnish.forward.runner import ModelRunner
+from burnish.util.work_units import UNITS
 
 if TYPE_CHECKING:
     from burnish.engine.local import LocalEngine
@@ -85,6 +86,7 @@ class Scheduler:
             self._admit()
             while self.owner:
                 self.strategy.step(len(self.owner))
+                UNITS.done()
                 self._collect()
                 self._receive()
                 self._admit()
@@ -202,6 +204,7 @@ class Scheduler:
                 logits = decoder.prefill([p.tokens for p in some], places, _input_keys(some))
                 for k, prompt in enumerate(some):
                     prompt.after.append(logits[k])
+                    prompt.shift = decoder.shift(prompt.tokens)
                 for prompt, number in zip(some, decoder.ends, strict=False):  # none without an activation cache
                     prompt.number = number
 
@@ -239,6 +242,7 @@ class Scheduler:
                 "key": [r.key for r in requests],
                 "slot": slots,
                 "root": [p.start for p in prompts],
+                "shift": [p.shift for p in prompts],
                 "root_length" if self.strategy.shared else "base": [p.length for p in prompts],
                 "top_k": [r.top_k for r in requests],
                 "factor": [1.0 / r.temperature if r.temperature else 1.0 for r in requests],

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,6 +33,8 @@ from burnish.engine.vocabulary import Vocabulary
 from burnish.forward.module import bare, decoder, vocabulary_size, wide
 from burnish.forward.paths import Paths, evaluating, paths_of
 from burnish.forward.runner import ModelRunner
+from burnish.forward.sight import Sight, sight_of
+from burnish.media.ids import media_in
 
 ROWS = 64  # decoded together
 LOGITS = 1 << 28  # that a forward of prompts may give where the head reads all tokens: rows x tokens x vocabulary
@@ -77,19 +80,32 @@ class _Decoder:
         self.paths = paths or paths_of(runner.module)
         self.cached = self.paths.cached and runner.has_cache
         self.cache: dict[str, object] = {}
+        self.sight = sight_of(runner.module)
         self.read = 0  # tokens of each row that the cache holds
 
     def next(self, rows: Tensor) -> Tensor:
         """[B, V]: the logits after rows [B, T]."""
+        if self.sight is not None and media_in(rows):
+            self.sight.check(list(rows.cpu().numpy()))
+            if not self.paths.padded or self.sight.together:
+                return self.runner.logits(self.sight.states(rows)[:, -1])
         new = rows[:, self.read :] if self.cached else rows
         run = decoder(self.model) if self.paths.padded else bare(self.model)
-        result = run(new, use_cache=self.cached, **self.cache)
+        inputs = {"input_ids": new} if self.sight is None else self._seen(self.sight, rows, new)
+        result = run(**inputs, use_cache=self.cached, **self.cache)
         if self.cached:
             self.cache = {name: result[name] for name in CACHES if result.get(name) is not None}
             self.read = rows.shape[1]
         if self.paths.padded:
             return self.runner.logits(result.last_hidden_state[:, -1])
         return wide(result.logits[:, -1])
+
+    def _seen(self, sight: Sight, rows: Tensor, new: Tensor) -> dict[str, Any]:
+        """The input of a model that sees: its pictures as vectors, and positions where they are not plain numbers."""
+        inputs: dict[str, Any] = dict(sight.read(new))
+        if sight.axes and self.paths.padded and media_in(rows):
+            inputs["position_ids"] = sight.placed(rows.cpu().numpy())[..., -new.shape[1] :].to(rows.device)
+        return inputs
 
 
 class _Call:

@@ -57,7 +57,7 @@ def check_action(reply: str, actions: Sequence[str], slots: Mapping[str, Sequenc
     return nearest or Fault("name", f"there is no action {said[:60]!r}; there is {known}")
 
 
-def check_calls(reply: str, tools: Sequence[Mapping[str, Any]]) -> Fault | None:
+def check_calls(reply: str, tools: Sequence[Mapping[str, object]]) -> Fault | None:
     """The fault of a reply that calls tools, by their JSON schemas; a reply without a call has none."""
     known = {tool.name: tool for tool in map(_tool, tools)}
     for call in parse_calls(reply):

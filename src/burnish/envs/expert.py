@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from burnish.core.messages import Message, as_messages
 from burnish.envs.guarded import Failure, GuardedEnv
 
 MOST = 200  # actions of an expert in one episode
 
 
-def expert_episode(env: GuardedEnv, task: Any, seed: int) -> list[Message]:
+def expert_episode(env: GuardedEnv, task: object, seed: int) -> list[Message]:
     """The conversation of an episode in which `expert()` chooses every action: that of the policy's seat.
 
     It ends with the last action. Raises Failure where the environment fails, or has not ended after MOST actions.

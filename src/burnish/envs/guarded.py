@@ -20,6 +20,7 @@ from typing import Any
 
 from burnish.envs.protocol import Observed, Outcome, offers, read_observation, read_outcome, reset_arguments, shortened
 from burnish.tool_calls import Reader
+from burnish.util.failures import place_of
 from burnish.util.failures import said as text_of_error
 from burnish.util.lane import in_lane
 from burnish.util.pending import Pending
@@ -46,14 +47,14 @@ class GuardedEnv:
         self.seen: list[Observed | Outcome] = []  # what reset said, then what each step gave
         self._kept: dict[int, Any] = {}  # copies of the environment by the number of steps
 
-    def begin_reset(self, task: Any, seed: int, seated: bool = False, reader: Reader | None = None) -> Pending:
+    def begin_reset(self, task: object, seed: int, seated: bool = False, reader: Reader | None = None) -> Pending:
         """Start making and resetting the environment. seated: models play the seats besides the policy's.
 
         reader: of the tool calls in the policy's replies
         """
         self._origin, self.said, self.seen, self._kept = (task, seed, seated, reader), [], [], {}
 
-        def call() -> Any:
+        def call() -> object:
             self.env = self._make()
             if self.closed:  # the episode has ended while the instance was being made
                 self.closed = False
@@ -129,7 +130,7 @@ class GuardedEnv:
         """The names of all players, the policy's first; "" where there is one player."""
         return tuple(getattr(self.env, "seats", ())) or ("",)
 
-    def tools(self) -> list[dict[str, Any]]:
+    def tools(self) -> list[dict[str, object]]:
         """The JSON schemas of its tools; none where it has none."""
         return read_answer("tools", self._asked("tools"), list) if offers(self.env, "tools") else []
 
@@ -139,18 +140,18 @@ class GuardedEnv:
         if not closed and self.env is not None and offers(self.env, "close"):
             _begun(self.env.close, trusted=False)
 
-    def _asked(self, what: str) -> Any:
+    def _asked(self, what: str) -> object:
         return self._called(self.env, what)
 
-    def _fork(self, env: Any) -> Any:
+    def _fork(self, env: object) -> object:
         return self._called(env, "fork")
 
-    def _called(self, env: Any, what: str) -> Any:
+    def _called(self, env: object, what: str) -> object:
         """What a method without arguments gives, within the time limit; raises Failure."""
         self.due = time.monotonic() + self.seconds
         return self._wait(_begun(getattr(env, what), trusted=_is_ours(env)), what)
 
-    def _wait(self, call: Pending, what: str) -> Any:
+    def _wait(self, call: Pending, what: str) -> object:
         try:
             return call.result(max(0.0, self.due - time.monotonic()))
         except Failure:
@@ -159,7 +160,7 @@ class GuardedEnv:
             if isinstance(error, TimeoutError) and not call.done:
                 where = _abandoned(self.env)
                 raise Failure(f"{what}() of the environment had not answered after {self.seconds:g} s{where}") from None
-            raise Failure(f"{what}() of the environment raised {said(error)}") from error
+            raise Failure(f"{what}() of the environment raised {said(error)}{place_of(error)}") from error
 
     def _cut(self, seen: Observed) -> Observed:
         """The first LONGEST characters of an observation, over all its messages and their parts."""
@@ -168,7 +169,7 @@ class GuardedEnv:
         return found
 
 
-def _begun(call: Callable[[], Any], trusted: bool) -> Pending:
+def _begun(call: Callable[[], object], trusted: bool) -> Pending:
     """Run a call: at once where it is trusted, else in a thread; a coroutine runs in the loop of this process."""
     pending = Pending()
 
@@ -195,7 +196,7 @@ def in_loop(call: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run_coroutine_threadsafe(_awaited(call), _loop()).result()
 
 
-async def _awaited(call: Coroutine[Any, Any, Any]) -> Any:
+async def _awaited(call: Coroutine[object, object, object]) -> object:
     return await call
 
 
@@ -210,7 +211,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 os.register_at_fork(after_in_child=_loop.cache_clear)  # a child process has none of its parent's threads
 
 
-def _abandoned(env: Any) -> str:
+def _abandoned(env: object) -> str:
     """End the process of an environment that does not answer, where it has one (process.py); where it hung."""
     while env is not None:
         abandon = getattr(type(env), "abandon", None)
@@ -220,7 +221,7 @@ def _abandoned(env: Any) -> str:
     return ""
 
 
-def _is_ours(env: Any) -> bool:
+def _is_ours(env: object) -> bool:
     """Whether it is burnish's own, and so is the environment that it wraps (`inner`), if it wraps one."""
     inner = vars(env).get("inner") if hasattr(env, "__dict__") else None
     ours = type(env).__module__.startswith("burnish.") and not getattr(env, "foreign", False)

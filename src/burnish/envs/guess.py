@@ -6,10 +6,11 @@ import random
 import re
 from dataclasses import astuple, dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from burnish.core.parts import State
 from burnish.core.seeds import rng
-from burnish.core.splits import check_level, in_split
+from burnish.core.splits import ByLevel
 from burnish.core.task import Message, Task, Verdict
 from burnish.verifiers.answer_line import LONGEST_REPLY
 
@@ -72,15 +73,15 @@ class Game:
         found.load_state_dict(self.state_dict())
         return found
 
-    def state_dict(self) -> dict[str, object]:
+    def state_dict(self) -> State:
         return {"made": self.made, "over": self.over, "low": self.low, "high": self.high}
 
-    def load_state_dict(self, state: dict[str, object]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.made, self.over = int(str(state["made"])), bool(state["over"])
         self.low, self.high = int(str(state["low"])), int(str(state["high"]))
 
 
-class Guess:
+class Guess(ByLevel):
     """6-7, 12-15, 24-31 or 48-63 numbers by level, with just enough guesses for binary search."""
 
     name: ClassVar[str] = "guess"
@@ -89,23 +90,16 @@ class Guess:
     levels: ClassVar[tuple[int, ...]] = (1, 2, 3, 4)
 
     def __init__(self, level: int = 2, seed: int = 0) -> None:
-        self.level = check_level(self.name, level, self.levels)
-        self.seed = seed
-
-    def size(self, split: str) -> int | None:
-        return None
+        super().__init__(level, seed)
 
     def problem(self, split: str, index: int) -> Hidden:
         """The game at an index: drawn until one belongs to the split."""
+        return self.drawn(split, index, self._draw, self.key)
+
+    def _draw(self, dice: random.Random) -> Hidden:
         least, most, guesses = _SHAPE[self.level]
-        attempt = 0
-        while True:
-            dice = rng(self.seed, self.name, self.level, index, attempt)
-            low, many = dice.randint(1, _FIRST), dice.randint(least, most)
-            hidden = Hidden(low, low + many - 1, low + dice.randrange(many), guesses)
-            if in_split(split, self.key(hidden)):
-                return hidden
-            attempt += 1
+        low, many = dice.randint(1, _FIRST), dice.randint(least, most)
+        return Hidden(low, low + many - 1, low + dice.randrange(many), guesses)
 
     def key(self, hidden: Hidden) -> str:
         return f"{self.name} {hidden.number} in {hidden.low}-{hidden.high} by {hidden.guesses}"
@@ -121,10 +115,6 @@ class Guess:
             "oracle": self.episode(hidden, rng(key, "oracle"), 1.0),
         }
         return Task("game", ({"role": "user", "content": hidden.opening},), given, key)
-
-    def scorer(self) -> dict[str, Any]:
-        """The spec from which the verifier process rebuilds this verifier."""
-        return {"kind": "builtin", "source": type(self).__module__, "name": type(self).__name__, "level": self.level}
 
     def facts(self, task: Task) -> tuple[int, ...]:
         """The game as plain numbers."""

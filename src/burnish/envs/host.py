@@ -27,6 +27,7 @@ from burnish.envs.protocol import Observed, Outcome, offers, read_observation, r
 from burnish.reward_functions.load import load_function
 from burnish.sandbox.codec import decode, encode
 from burnish.sandbox.guard import fork_guard
+from burnish.util.failures import place_of
 
 OPTIONAL = ("key", "fork", "expert", "tools", "seat")  # methods that an environment may have, besides close()
 ROW = "kept"  # in an answer: a row that JSON cannot hold, as text; it is asked for by its place
@@ -57,7 +58,7 @@ def main(spec: str, options: str, stack: str) -> None:
     _host(control, partial(factory, **given) if given else factory, rows)
 
 
-def _splits(factory: Any) -> tuple[str, ...]:
+def _splits(factory: object) -> tuple[str, ...]:
     return ("train", "heldout") if callable(getattr(factory, "tasks", None)) else ()
 
 
@@ -70,7 +71,7 @@ def _listed(factory: Any, split: str) -> list[Any]:
         ) from error
 
 
-def _host(control: Channel, make: Callable[..., Any], rows: dict[str, list[Any]]) -> None:
+def _host(control: Channel, make: Callable[..., object], rows: dict[str, list[object]]) -> None:
     while True:
         try:
             request = control.receive()
@@ -89,7 +90,7 @@ def _host(control: Channel, make: Callable[..., Any], rows: dict[str, list[Any]]
         control.send({"child": True})
 
 
-def _told(row: Any) -> Any:
+def _told(row: object) -> object:
     """A row as the run gets it; as text where JSON cannot hold it."""
     told = encode(row)
     try:
@@ -131,9 +132,9 @@ class Episodes:
         except Failure as failure:
             return {"failed": str(failure)}
         except BaseException as error:  # noqa: BLE001 - SystemExit too
-            return {"failed": f"{what}() of the environment raised {said(error)}"}
+            return {"failed": f"{what}() of the environment raised {said(error)}{place_of(error)}"}
 
-    def _done(self, what: str, request: dict[str, Any]) -> Any:
+    def _done(self, what: str, request: dict[str, object]) -> object:
         if what == "make":
             self.env = self.make()
             return self._described()
@@ -160,11 +161,11 @@ class Episodes:
         seen: Observed = read_answer("reset", _waited(self.env.reset(**arguments)), read_observation)
         return {"seen": seen, **self._described()}
 
-    def _described(self) -> dict[str, Any]:
+    def _described(self) -> dict[str, object]:
         seats = [str(seat) for seat in getattr(self.env, "seats", ()) or ()]
         return {"has": [name for name in OPTIONAL if offers(self.env, name)], "seats": seats}
 
-    def _fork(self) -> Any:
+    def _fork(self) -> object:
         """A process for the copy, which is a copy of this one: it answers by the channel that came with the request."""
         descriptor = self.channel.descriptors.pop(0)
         try:
@@ -189,11 +190,11 @@ class Episodes:
         return threading.active_count() == 1
 
 
-def _waited(found: Any) -> Any:
+def _waited(found: object) -> object:
     return in_loop(found) if inspect.iscoroutine(found) else found
 
 
-def _outcome(found: Outcome) -> dict[str, Any]:
+def _outcome(found: Outcome) -> dict[str, object]:
     """What of an outcome a run reads."""
     info = {"metrics": found.metrics(), "valid": found.valid, "outcome": str(found.info.get("outcome", ""))}
     return {

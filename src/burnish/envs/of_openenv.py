@@ -82,12 +82,12 @@ class OpenEnvClient:
         return found
 
 
-def _schema(url: str) -> Mapping[str, Any]:
+def _schema(url: str) -> Mapping[str, object]:
     """The fields of an action."""
     try:
         with urllib.request.urlopen(f"{url}/schema", timeout=SECONDS) as answer:  # noqa: S310 - http(s) was checked
             found = json.loads(answer.read(LARGEST))
-        fields: Mapping[str, Any] = found["action"]["properties"]
+        fields: Mapping[str, object] = found["action"]["properties"]
         return fields
     except (URLError, OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"no OpenEnv server answers at {url}/schema: {said(error)[:200]}") from error

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from burnish.core.messages import Message
 from burnish.core.task import NoVerifier, Task, Verdict
 
@@ -25,6 +23,6 @@ class Played:
         raise NoVerifier(f"task {kind!r} is an environment: it rewards steps, and is played, not verified")
 
 
-def demonstration_of(messages: list[Message]) -> dict[str, Any]:
+def demonstration_of(messages: list[Message]) -> dict[str, object]:
     """What an expert's episode gives a task: the conversation, and its last reply."""
     return {"demo": messages[-1]["content"], "messages": messages}

@@ -63,7 +63,7 @@ class Rows(Sequence[Any]):
 class Remote:
     """The class of an environment, whose instances are in processes. Raises ValueError if it cannot be loaded."""
 
-    def __init__(self, spec: str, **options: Any) -> None:
+    def __init__(self, spec: str, **options: object) -> None:
         self.host = Host(spec, options)
         self.__name__ = spec.rpartition(":")[2]
         self.__doc__ = self.host.told["doc"] or None
@@ -73,7 +73,7 @@ class Remote:
     def __call__(self) -> RemoteEnv:
         return RemoteEnv(self.host)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Remote:
+    def __deepcopy__(self, memo: dict[int, object]) -> Remote:
         return self
 
     instance = __call__
@@ -106,7 +106,7 @@ class RemoteEnv:
         """What the environment answers to an action."""
         return Outcome(**self._asked("step", action=action))
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name in OPTIONAL:
             if not self._known:
                 self._describe(self._asked("make"))
@@ -280,7 +280,7 @@ class Host:
         self._end = weakref.finalize(self, _end, popen, self._control, self._stacks)
         self.told = self._loaded()
 
-    def _loaded(self) -> dict[str, Any]:
+    def _loaded(self) -> dict[str, object]:
         why = f"the process of the environment {self.spec}"
         try:
             told = self._control.receive(START)
@@ -296,7 +296,7 @@ class Host:
         raise ValueError(why)
 
 
-def _end(popen: subprocess.Popen, control: Channel, stacks: int) -> None:
+def _end(popen: subprocess.Popen[bytes], control: Channel, stacks: int) -> None:
     """End the process: its guard kills all that it has started."""
     control.end()
     with contextlib.suppress(OSError):

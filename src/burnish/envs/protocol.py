@@ -135,7 +135,7 @@ def shortened(seen: Observed, most: int) -> tuple[Observed, int]:
     for message in seen:
         content = message.get("content")
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
-        kept: list[dict[str, Any]] = []
+        kept: list[dict[str, object]] = []
         for part in parts:
             text, more = _cut_text(part["text"], left)
             if left:
@@ -173,7 +173,7 @@ def reset_arguments(
     return {**found, "seated": True} if seated and "seated" in parameters else found
 
 
-def _reward(given: Any) -> float | None:
+def _reward(given: object) -> float | None:
     if given is None:
         return None
     if isinstance(given, bool | int | float) or hasattr(given, "__float__"):

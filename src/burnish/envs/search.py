@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from burnish.core.parts import State
 from burnish.core.seeds import rng
-from burnish.core.splits import check_level, in_split
+from burnish.core.splits import ByLevel
 from burnish.core.task import Message, Task, Verdict
 from burnish.envs.hops import Question, draw_question, retrieve
 from burnish.envs.protocol import Outcome
@@ -57,7 +58,7 @@ class Searching:
         self.made, self.seen = 0, set()
         return self.question.text if self.question.plain else f"{self.question.text}\n{ASK[False]}"
 
-    def tools(self) -> list[dict[str, Any]]:
+    def tools(self) -> list[dict[str, object]]:
         """The schema of the search, for chat templates that take tools."""
         query = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
         return [{"type": "function", "function": {"name": "search", "description": "Search.", "parameters": query}}]
@@ -97,14 +98,14 @@ class Searching:
         query = person if self.question.plain else f"{relation} of {person}"
         return f"{noted}<search>{query}</search>"
 
-    def state_dict(self) -> dict[str, object]:
+    def state_dict(self) -> State:
         return {"made": self.made, "seen": sorted(self.seen)}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.made, self.seen = int(state["made"]), set(state["seen"])
 
 
-class Search:
+class Search(ByLevel):
     """The questions of `passages` without their passages: 1, 2, 2 or 3 facts to be found among 3, 4, 8 or 12 others.
 
     given: answer, and a conversation in which an expert searches, notes and answers (demo, messages)
@@ -113,30 +114,16 @@ class Search:
     name: ClassVar[str] = "search"
     summary: ClassVar[str] = "answer questions by searching a small corpus (several turns)"
     gives: ClassVar[frozenset[str]] = frozenset({"env", "answer", "demo", "messages"})
-    levels: ClassVar[tuple[int, ...]] = (1, 2, 3, 4)
-
-    def __init__(self, level: int = 1, seed: int = 0) -> None:
-        self.level, self.seed = check_level(self.name, level, self.levels), seed
-
-    def size(self, split: str) -> int | None:
-        return None
 
     def task(self, split: str, index: int) -> Task:
-        attempt = 0
-        while True:
-            question = draw_question(rng(self.seed, self.name, self.level, index, attempt), self.level)
-            key = f"{self.name} {question.facts}"
-            if in_split(split, key):
-                break
-            attempt += 1
+        question = self.drawn(split, index, lambda dice: draw_question(dice, self.level), self.key)
         env = partial(Searching, question, _TOP[self.level])
         messages = transcript(env())
         given = {"env": env, "answer": question.answer, "messages": messages, "demo": str(messages[-1]["content"])}
-        return Task("game", (messages[0],), given, key)
+        return Task("game", (messages[0],), given, self.key(question))
 
-    def scorer(self) -> dict[str, Any]:
-        """The spec from which the verifier process rebuilds this verifier."""
-        return {"kind": "builtin", "source": type(self).__module__, "name": type(self).__name__, "level": self.level}
+    def key(self, question: Question) -> str:
+        return f"{self.name} {question.facts}"
 
     def facts(self, task: Task) -> str:
         """The right answer."""

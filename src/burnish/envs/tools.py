@@ -62,7 +62,7 @@ class Tool:
     owner: Callable[..., Any] | None = None
 
     @classmethod
-    def of(cls, function: Callable[..., Any]) -> Tool:
+    def of(cls, function: Callable[..., object]) -> Tool:
         """A tool from a function with annotated parameters and a docstring."""
         name = getattr(function, "__name__", type(function).__name__)
         properties, required = parameters_of(function, name)
@@ -88,7 +88,7 @@ class Tool:
             raise ValueError(f"the class {owner.__name__!r} has no method with a docstring, so it has no tools")
         return found
 
-    def check(self, arguments: Mapping[str, Any]) -> str:
+    def check(self, arguments: Mapping[str, object]) -> str:
         """What is wrong with the arguments of a call; empty where nothing is."""
         try:
             self.read(arguments)
@@ -96,7 +96,7 @@ class Tool:
             return str(error)
         return ""
 
-    def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def read(self, arguments: Mapping[str, object]) -> dict[str, object]:
         """The arguments of a call as the function takes them; raises ValueError with what is wrong."""
         parameters = self.schema["function"]["parameters"]
         properties = parameters.get("properties") or {}
@@ -107,7 +107,7 @@ class Tool:
         if missing:
             raise ValueError(f"{self.name} needs the argument {missing[0]!r}")
         defs = parameters.get("$defs", parameters.get("definitions"))
-        read: dict[str, Any] = {}
+        read: dict[str, object] = {}
         for key, value in arguments.items():
             read[key] = coerced(value, properties.get(key), f"{self.name}: {key}", _defs(properties.get(key), defs))
             if key in self.values:
@@ -123,11 +123,11 @@ def _defs(schema: object, defs: object) -> Mapping[str, object]:
     return {**(defs if isinstance(defs, Mapping) else {}), **(own if isinstance(own, Mapping) else {})}
 
 
-def partial_of(method: Callable[..., Any], name: str) -> Callable[..., Any]:
+def partial_of(method: Callable[..., object], name: str) -> Callable[..., object]:
     """A method as a function of its arguments besides self, for its schema."""
     signature = inspect.signature(method)
 
-    def alone(**arguments: Any) -> Any:
+    def alone(**arguments: object) -> object:
         raise AssertionError("made for its signature alone")
 
     alone.__name__, alone.__doc__ = name, method.__doc__
@@ -158,7 +158,7 @@ class ToolEnv:
         self._stuck: set[Callable[..., Any]] = set()
         self.made = self.failed = 0
 
-    def reset(self, task: Any = None, seed: int = 0, reader: Reader | None = None) -> str:
+    def reset(self, task: object = None, seed: int = 0, reader: Reader | None = None) -> str:
         """The prompt is the task's own. reader: of the replies of the model that plays."""
         self._reader = reader or AUTO_READER
         for owner in {tool.owner for tool in self._tools.values() if tool.owner is not None}:
@@ -175,7 +175,7 @@ class ToolEnv:
         found.made, found.failed, found._reader = self.made, self.failed, self._reader
         return found
 
-    def tools(self) -> list[Mapping[str, Any]]:
+    def tools(self) -> list[Mapping[str, object]]:
         """The schemas, for the chat template."""
         return [tool.schema for tool in self._tools.values()]
 
@@ -255,7 +255,7 @@ def _begun(call: Callable[[], str]) -> Pending:
     return pending
 
 
-def _called(tool: Tool, arguments: Mapping[str, Any], *instance: Any) -> str:
+def _called(tool: Tool, arguments: Mapping[str, object], *instance: object) -> str:
     """What a tool answers, or the error that it raised."""
     try:
         found = tool.function(*instance, **arguments)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from burnish.config.options import Options
+from burnish.core.parts import State
+from burnish.evals.better import better_is_lower, label, written
 
 LINK = "best"  # in the run folder: a link to the best checkpoint's model
-
-
-def better_is_lower(name: str) -> bool:
-    return name.endswith(("nll", "loss", "perplexity"))
 
 
 @dataclass(frozen=True)
@@ -23,6 +20,10 @@ class Score:
     name: str
     step: int
     value: float
+
+    def told(self) -> str:
+        """ "accuracy, sampled: 91.5%"."""
+        return f"{label(self.name)}: {written(self.name, self.value)}"
 
     def better(self, other: Score | None) -> bool:
         """Whether it is better than another measurement; any is better than none."""
@@ -73,20 +74,21 @@ class Best:
         if self.best is None:
             return ""
         if stop_at is not None and not Score(self.best.name, 0, stop_at).better(self.best):
-            return f"held-out {self.best.name} reached {self.best.value:.3f} (--stop-at {stop_at:g})"
+            reached = written(self.best.name, self.best.value)
+            return f"held-out {label(self.best.name)} reached {reached} (--stop-at {stop_at:g})"
         if patience and self.waiting >= patience:
             times = f"{self.waiting} evaluation{'s' if self.waiting > 1 else ''}"
             return (
-                f"held-out {self.best.name} was no better for {times} (--patience {patience}); "
-                f"the best was {self.best.value:.3f} after step {self.best.step}"
+                f"held-out {label(self.best.name)}, was no better for {times} (--patience {patience}); "
+                f"the best was {written(self.best.name, self.best.value)} after step {self.best.step}"
             )
         return ""
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         scores = {name: getattr(self, name) for name in ("best", "kept", "last")}
         return {"waiting": self.waiting, **{name: score and asdict(score) for name, score in scores.items()}}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.waiting = int(state["waiting"])
         self.best, self.kept, self.last = (
             Score(**state[name]) if state[name] else None for name in ("best", "kept", "last")

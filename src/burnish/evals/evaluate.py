@@ -61,6 +61,7 @@ class Evaluation:
     length  mean reply length in tokens
     keys    of the tasks: a task that was drawn twice counts once in the width of an interval; empty: all differ
     failed  why episodes failed (they scored what they had until then), one reason for each
+    cut     the share of replies that ran into max_new_tokens
     """
 
     correct: tuple[tuple[bool, ...], ...]
@@ -70,6 +71,12 @@ class Evaluation:
     length: float
     keys: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
+    cut: float = 0.0
+
+    @property
+    def graded(self) -> bool:
+        """Whether rewards say more than right or wrong: one of them is neither 0 nor 1."""
+        return any(reward not in (0.0, 1.0) for row in self.rewards for reward in row)
 
     @property
     def different(self) -> int:
@@ -155,6 +162,7 @@ class _Answers:
     shown: list[dict[str, Any]]
     lengths: list[int]
     failed: list[str]
+    cut: list[bool]
 
 
 def _answers(groups: list[Group], step: Step, source: Source, who: str, reward_model: bool) -> _Answers:
@@ -169,19 +177,21 @@ def _answers(groups: list[Group], step: Step, source: Source, who: str, reward_m
     lengths = [len(turn) for group in groups for trace in group.traces for turn in trace.turns if turn.author == who]
     answers = [[final_answer(text) for text in texts] for texts in replies]
     failed = [trace.note["why"] for group in groups for trace in group.traces if is_failed(trace)]
-    return _Answers(correct, answers, rewards, shown, lengths, failed)
+    cut = [trace.note.get("stopped") == "length" for group in groups for trace in group.traces]
+    return _Answers(correct, answers, rewards, shown, lengths, failed, cut)
 
 
 def _together(found: Sequence[_Answers], keys: tuple[str, ...]) -> Evaluation:
     """The answers of all ranks as one evaluation."""
 
-    def rows(name: str) -> tuple:
+    def rows(name: str) -> tuple[Any, ...]:
         return tuple(tuple(row) for one in found for row in getattr(one, name))
 
     shown = tuple(Shown(**one) for answers in found for one in answers.shown)[:SHOWN]
     lengths = [length for one in found for length in one.lengths]
     failed, mean = tuple(why for one in found for why in one.failed), statistics.fmean(lengths or [0])
-    return Evaluation(rows("correct"), rows("answers"), rows("rewards"), shown, mean, keys, failed)
+    cut = statistics.fmean([was for one in found for was in one.cut] or [0])
+    return Evaluation(rows("correct"), rows("answers"), rows("rewards"), shown, mean, keys, failed, cut)
 
 
 def can_evaluate(source: Source) -> bool:

@@ -24,14 +24,20 @@ from burnish.score.maths.calibration import Bin, binned
 from burnish.tasks.source import Source
 
 BINS = 10
+ANY_LENGTH = 1 << 30  # tokens
 
 
 class RewardScorer:
-    """A scorer with its models: numbers for groups of traces."""
+    """A scorer with its models: numbers for groups of traces.
+
+    A scorer that reads texts (a judge, an endpoint, an encoder) has a model "policy" beside its own, which encodes them
+    for it: whole, however long.
+    """
 
     def __init__(self, named: Named, models: Models, settings: Settings) -> None:
         self.named, self.models, self.settings = named, models, settings
-        self.reader = models[next(iter(named.scorer.models))]
+        self.texts = "policy" in models.by_name
+        self.reader = models["policy" if self.texts else next(iter(named.scorer.models))]
 
     def scores(self, groups: list[Group]) -> list[list[float]]:
         """The score of every trace of every group; NaN where it cannot be scored."""
@@ -49,7 +55,8 @@ class RewardScorer:
 
     def trace(self, task: Task, text: str, index: int = 0) -> Trace:
         """A reply to a task, as the scorer's model reads it."""
-        limit = min(self.reader.context, self.settings.max_length or self.reader.context)
+        context = ANY_LENGTH if self.texts else self.reader.context
+        limit = min(context, self.settings.max_length or context)
         asked = replace(task, given={"reply": text})
         return given_trace(asked, "reply", "policy", self.reader.chat, limit, index, True)
 

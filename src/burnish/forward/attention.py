@@ -105,9 +105,11 @@ def implementation(model_class: type) -> str:
 def by_transformers(model: nn.Module) -> Iterator[None]:
     """Run a transformers model with transformers' own eager attention for a while."""
     config: Any = model.config
-    name = config._attn_implementation
+    inside = [getattr(config, name, None) for name in getattr(config, "sub_configs", ())]
+    names = [(one, one._attn_implementation) for one in (config, *inside) if one is not None]
     config._attn_implementation = "eager"
     try:
         yield
     finally:
-        config._attn_implementation = name
+        for one, name in names:  # a configuration passes its name on to those inside it
+            one._attn_implementation = name

@@ -11,6 +11,7 @@ from torch import Tensor
 from burnish.core.types import Drawn
 from burnish.forward.packing import send
 from burnish.forward.prefix_tree import Numbers
+from burnish.media.ids import FIRST
 
 Temperature = float | np.ndarray  # one for all tokens that are asked about, or one for each of them [N]
 Compute = Callable[[Numbers | slice, float], dict[str, Tensor]]  # (which tokens, their temperature) -> outputs [n, ...]
@@ -87,5 +88,6 @@ class Reshape:
         first = torch.full((len(self.rows), logits.shape[1]), np.iinfo(np.int64).max)  # where each token first stands
         for r in np.unique(self.row[which]).tolist():
             ids, places = np.unique(self.rows[r], return_index=True)
+            ids, places = ids[ids < FIRST], places[ids < FIRST]  # a picture is no token that can be drawn
             first[r, torch.from_numpy(ids)] = torch.from_numpy(places)
         return send(first[self.row[which]] < torch.from_numpy(self.at[which])[:, None], logits.device)

@@ -49,9 +49,11 @@ def bare(module: nn.Module) -> TransformersModel:
 
 
 def decoder(module: nn.Module) -> TransformersModel:
-    """The transformer under the head, adapters included."""
+    """The transformer under the head, adapters included; of a model that sees, the language model inside."""
     inner = bare(module)
-    return inner.base_model if inner.base_model is not inner else inner.get_decoder()
+    if inner.base_model is inner or hasattr(inner.base_model, "get_image_features"):
+        return inner.get_decoder()
+    return inner.base_model
 
 
 def decoder_states(module: nn.Module, **inputs: object) -> Tensor:
@@ -87,7 +89,7 @@ def wide(x: Tensor) -> Tensor:
 def head(module: nn.Module, states: Tensor) -> Tensor:
     """Logits from hidden states, with the scalings that some architectures apply after the matrix."""
     inner = bare(module)
-    config = inner.config
+    config = inner.config.get_text_config()
     logits = wide(inner.get_output_embeddings()(states))
     if scaling := getattr(config, "logits_scaling", None):  # Granite
         logits = logits / scaling
@@ -107,7 +109,7 @@ def scalar_head(module: nn.Module, states: Tensor) -> Tensor:
 def plain_head(module: nn.Module) -> tuple[Tensor, float] | None:
     """The matrix of a head that is only a matrix, and the factor that follows it; None for any other head."""
     inner = bare(module)
-    matrix, config = inner.get_output_embeddings(), inner.config
+    matrix, config = inner.get_output_embeddings(), inner.config.get_text_config()
     capped = getattr(config, "final_logit_softcapping", None)
     if type(matrix) is not nn.Linear or matrix.bias is not None or capped:
         return None

@@ -25,6 +25,7 @@ from torch.utils.checkpoint import checkpoint
 from burnish.core.types import Drawn
 from burnish.forward import attention, plain
 from burnish.forward.asked import FROM_LOGITS, Asked, reduce_logits
+from burnish.forward.context import ContextRunner, drawn_some
 from burnish.forward.drawn import Reshape, Temperature, by_temperature, drawn_outputs
 from burnish.forward.logprob import live_logits, logp_entropy
 from burnish.forward.module import decoder, decoder_states, head, scalar_head, vocabulary_size
@@ -32,6 +33,9 @@ from burnish.forward.packing import pack, send
 from burnish.forward.paths import paths_of
 from burnish.forward.prefix_tree import Numbers
 from burnish.forward.runner import ModelRunner
+from burnish.forward.sight import Sight, read, sight_of
+from burnish.media.ids import has_media, without_media
+from burnish.media.store import TEXT_ONLY
 
 CHUNK = 1 << 24  # logits (tokens x vocabulary) worked on at once where the head is not a plain matrix
 AFTER = {"score", "state"}  # outputs that are read after the token itself
@@ -48,6 +52,7 @@ def outputs(
     embedded: list[Tensor] | None = None,
     replayed: bool = False,
     input_keys: Sequence[Numbers] | None = None,
+    divided: ContextRunner | None = None,
 ) -> dict[str, Tensor]:
     """The wanted outputs at the masked tokens of every row, flat in row order: each [N] or [N, ...].
 
@@ -58,8 +63,10 @@ def outputs(
     replayed  on a GPU the pass may be the replay of a CUDA graph: one backward follows, into the weights' gradients;
               a pass without gradient always may
     input_keys  what is read at each token, as a number, where it is more than the token; packs share prefixes by them
+    divided  the runner again, where ranks divide the tokens of this pass
     """
-    _require_known(tokens, vocabulary_size(runner.module))
+    sight = sight_of(runner.module)
+    _require_known(tokens, vocabulary_size(runner.module), sight)
     if not paths_of(runner.module).padded:
         return plain.outputs(runner.module, tokens, masks, want, drawn, embedded)
     device = next(runner.module.parameters()).device
@@ -74,9 +81,17 @@ def outputs(
         states, places = _packed(runner, read, asked, device, embedded, replayed, input_keys)
     else:
         states, places = _padded(runner.module, read, device, embedded)
+    count = len(asked.flat)
+    if divided is not None:
+        asked, drawn = asked.some(divided.mine(count)), drawn_some(drawn, divided.mine(count))
     results: dict[str, Tensor] = {}
     if want & FROM_LOGITS:
         chosen = np.concatenate(rows)[asked.flat]
+        if sight is not None and has_media(chosen):
+            raise ValueError(
+                "a term asks for the log-prob of a picture's token, which is read and never written; leave pictures "
+                "out of what it trains on"
+            )
         reshape = Reshape.of(drawn, rows, asked.row, asked.at)
         results |= by_temperature(
             drawn.temperature if isinstance(drawn, Drawn) else drawn,
@@ -94,12 +109,18 @@ def outputs(
         after = _lines(states, places(asked.row, asked.at))
         results |= {"state": after} if "state" in want else {}
         results |= {"score": scalar_head(runner.module, after)} if "score" in want else {}
-    return results
+    return results if divided is None else divided.joined(results, count)
 
 
-def _require_known(tokens: Sequence[Tensor | Numbers], vocabulary: int) -> None:
+def _require_known(tokens: Sequence[Tensor | Numbers], vocabulary: int, sight: Sight | None) -> None:
     """Raise ValueError for a token without an embedding, which torch would look up beyond the end of the table."""
-    rows = np.concatenate([row.numpy() if isinstance(row, Tensor) else row for row in tokens])
+    each = [row.numpy() if isinstance(row, Tensor) else row for row in tokens]
+    rows = np.concatenate(each)
+    if has_media(rows):
+        if sight is None:
+            raise ValueError(TEXT_ONLY)
+        sight.check(each)
+        rows = without_media(rows)
     if rows.min(initial=0) < 0 or rows.max(initial=0) >= vocabulary:
         strange = int(rows[(rows < 0) | (rows >= vocabulary)][0])
         raise ValueError(f"a trace has the token {strange}, but the model's vocabulary ends at {vocabulary - 1}")
@@ -206,11 +227,14 @@ Places = Callable[[Numbers, Numbers], Numbers]  # (rows, numbers of tokens there
 def _padded(model: nn.Module, tokens: list[Numbers], device: torch.device, embedded: Embedded) -> tuple[Tensor, Places]:
     """[B x T, H] hidden states of right-padded rows."""
     width = max(len(row) for row in tokens)
+    rows = nn.utils.rnn.pad_sequence([torch.from_numpy(row) for row in tokens], batch_first=True)
+    sight, inputs = sight_of(model), dict[str, object]()
     if embedded is not None:
-        inputs = {"inputs_embeds": nn.utils.rnn.pad_sequence(embedded, batch_first=True)}
+        inputs["inputs_embeds"] = nn.utils.rnn.pad_sequence(embedded, batch_first=True)
     else:
-        rows = [torch.from_numpy(row) for row in tokens]
-        inputs = {"input_ids": nn.utils.rnn.pad_sequence(rows, batch_first=True).to(device)}
+        inputs |= read(model, rows.to(device))
+    if sight is not None and sight.axes and has_media(rows.numpy()):
+        inputs["position_ids"] = sight.placed(rows.numpy()).to(device)
     states = decoder_states(model, **inputs)
     return states.reshape(-1, states.shape[-1]), lambda row, at: at + row * width
 
@@ -228,14 +252,18 @@ def _packed(
     window = getattr(decoder(runner.module).config, "sliding_window", None) or float("inf")
     shared = embedded is None and max(map(len, tokens)) <= window
     firsts = asked.first if shared else None
-    by_tokens = embedded is None and input_keys is None
+    sight = sight_of(runner.module)
+    by_tokens = embedded is None and input_keys is None and not (sight is not None and any(map(has_media, tokens)))
     replayed = replayed or not torch.is_grad_enabled()
     by_graph = runner.replay(tokens, firsts) if replayed and by_tokens else None
     if by_graph is not None:
         return by_graph[0], by_graph[1].places
     rows = pack(tokens, firsts, device, input_keys=input_keys)
     given = rows.tokens[None] if embedded is None else torch.cat(embedded)[None]
-    return runner.hidden(given, rows.positions[None], rows)[0], rows.places
+    positions = rows.positions[None]
+    if sight is not None:
+        positions = sight.in_pack(positions, tokens, rows.lines)
+    return runner.hidden(given, positions, rows)[0], rows.places
 
 
 def _from_logits(

@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from burnish.core.types import Drawn
 from burnish.forward.asked import FROM_LOGITS, Asked, reduce_logits
 from burnish.forward.drawn import Reshape, Temperature
-from burnish.forward.module import bare, decoder, scalar_head, wide
+from burnish.forward.module import bare, decoder, head, scalar_head, wide
 from burnish.forward.prefix_tree import Numbers
+from burnish.forward.sight import sight_of
+from burnish.media.ids import media_in
 
 
 def outputs(
@@ -52,10 +54,14 @@ def _one_row(
     device = next(model.parameters()).device
     at = torch.from_numpy(Asked.of([mask]).at)
     inputs = {"input_ids": row.to(device)[None]} if embedded is None else {"inputs_embeds": embedded[None]}
+    sight = sight_of(model) if embedded is None and media_in(row) else None
+    seen = None if sight is None else sight.states(row.to(device)[None])[0]
     results: dict[str, Tensor] = {}
     if want & FROM_LOGITS:
-        logits = bare(model)(**inputs, use_cache=False).logits[0]
-        before = wide(logits[(at - 1).to(device)])
+        if seen is not None:
+            before = head(model, seen[(at - 1).to(device)])
+        else:
+            before = wide(bare(model)(**inputs, use_cache=False).logits[0][(at - 1).to(device)])
         if reshape is None:
             before = before / divisors.to(before)[:, None]
         else:
@@ -63,7 +69,7 @@ def _one_row(
         wanted = want & FROM_LOGITS - {"logits"}
         results |= reduce_logits(before, row[at].to(device), wanted) | {"logits": before}
     if want - FROM_LOGITS:
-        states = decoder(model)(**inputs, use_cache=False).last_hidden_state[0]
+        states = decoder(model)(**inputs, use_cache=False).last_hidden_state[0] if seen is None else seen
         results |= {"hidden": states[(at - 1).to(device)], "state": states[at.to(device)]}
         if want & {"value", "score"}:
             results |= {"value": scalar_head(model, states[(at - 1).to(device)])}

@@ -11,6 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from burnish.forward import sight
 from burnish.forward.accelerate import kernels
 from burnish.forward.attention import Layout, no_mask
 from burnish.forward.logprob import Matmul, logits_of
@@ -111,7 +112,7 @@ class TransformersRunner:
         self.module = module
 
     def hidden(self, given: Tensor, positions: Tensor, layout: Layout) -> Tensor:
-        inputs = {"input_ids" if given.ndim == 2 else "inputs_embeds": given}
+        inputs = sight.read(self.module, given) if given.ndim == 2 else {"inputs_embeds": given}
         return decoder_states(
             self.module, **inputs, position_ids=positions, attention_mask=no_mask(given.device, layout), layout=layout
         )
@@ -129,7 +130,9 @@ class TransformersRunner:
         return None
 
     def weights_moved(self) -> None:
-        """Nothing is derived from the weights."""
+        """Nothing is derived from the weights but the features of pictures."""
+        if (seen := sight.sight_of(self.module)) is not None:
+            seen.forget()
 
     def why_not_exact(self) -> str | None:
         return NOT_EXACT

@@ -8,7 +8,6 @@ Sizes are counted over the whole batch of an update before its first backward.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,13 +38,15 @@ from burnish.learn.entanglement import note_entanglement
 from burnish.learn.explained_variance import note_explained
 from burnish.learn.mismatch import note_mismatch
 from burnish.learn.passes import Embed as Embed
-from burnish.learn.passes import cut_masks, outputs_of, piecewise
+from burnish.learn.passes import cut_masks, frozen_outputs, outputs_of, piecewise
 from burnish.learn.rollback import taken_back
 from burnish.learn.search import Search
-from burnish.learn.sharded_passes import end_pass, missing_passes, or_out_of_memory
+from burnish.learn.sharded_passes import begin_backward, counts, end_pass, end_passes, most_passes
 from burnish.learn.term import Term
 from burnish.learn.units import at_mask, live_of, take_notes, unit_weights
 from burnish.models.model import Model
+from burnish.models.oom_backoff import or_out_of_memory
+from burnish.util.work_units import UNITS
 
 T = TypeVar("T")
 Rest = Callable[[str, Clock], bool]  # whether the parameter of this name rests in this step
@@ -170,7 +171,9 @@ def apply_gradient(plan: Learn, step: Step) -> None:
         raise NotFinite(f"the gradient's norm is {bad[0]}")
     for name, norm in norm_of.items():
         step.models[name].fresh = False
+        rate = step.models[name].optimiser.lr(step.clock)
         step.notes.add("grad_norm" if name == step.product else f"{name}/grad_norm", norm)
+        step.notes.add("lr" if name == step.product else f"{name}/lr", rate)
 
 
 def _minibatches(groups: list[Group], plan: Learn, step: Step, epoch: int) -> Iterable[list[Group]]:
@@ -186,6 +189,7 @@ class _Update:
     """What is known of an update before its first backward: the sizes that divide, counted over the whole batch.
 
     atoms: those of this rank: consecutive rows, about as many tokens as every other rank has
+    tokens: of one pass, at most: ranks that divide its tokens have agreed on it
     """
 
     plan: Learn
@@ -193,6 +197,7 @@ class _Update:
     sizes: dict[str, float]
     group_tokens: dict[tuple[str, int], int]
     atoms: list[Micro]
+    tokens: int
 
     @classmethod
     def of(cls, groups: list[Group], plan: Learn, step: Step) -> _Update:
@@ -200,8 +205,10 @@ class _Update:
         sizes = {term.name: float(term.norm.size(count(term, groups, claimed, longest))) for term in plan.terms}
         tokens = {(name, g): sum(sizes) for name, claim in claimed.items() for g, sizes in enumerate(claim.sizes)}
         units = list(atoms(groups, plan.terms, claimed))
-        own_units = step.models.ranks.portion(units, [sum(row.length for row in atom.rows) for atom in units])
-        return cls(plan, step, sizes, tokens, own_units)
+        lengths, width = [sum(row.length for row in atom.rows) for atom in units], step.settings.context_ranks
+        own_units = step.models.ranks.portion_of_groups(units, lengths, width)
+        ranks, budget = step.models.ranks, step.settings.token_budget
+        return cls(plan, step, sizes, tokens, own_units, budget if width == 1 else ranks.lowest(budget))
 
     def terms(self, trainee: str) -> list[Term]:
         """The trainee's terms that claim anything."""
@@ -209,7 +216,8 @@ class _Update:
 
     def budget(self, trainee: str) -> int:
         """Tokens of one pass: the run's budget, or fewer since memory ran out."""
-        return self.step.models[trainee].token_room.within(self.step.settings.token_budget)
+        together = self.step.settings.context_ranks > 1
+        return self.tokens if together else self.step.models[trainee].token_room.within(self.tokens)
 
     def micro_batches(self, trainee: str) -> list[Micro]:
         """This rank's atoms in passes that fit the token budget."""
@@ -218,7 +226,7 @@ class _Update:
     def fitting(self, trainee: str, attempt: Callable[[], T], undo: Callable[[], None]) -> T:
         """What `attempt` gives, in smaller passes where it runs out of memory (models/oom_backoff.py)."""
         model, ranks = self.step.models[trainee], self.step.models.ranks
-        if model.optimiser.states is not None and ranks.connected:
+        if ranks.connected and (model.optimiser.states is not None or model.context_group is not None):
             return or_out_of_memory(attempt, ranks.rank, self.budget(trainee))
 
         def largest() -> tuple[int, int]:
@@ -257,20 +265,21 @@ def _notes_of_all_ranks(step: Step) -> Iterator[None]:
         yield
     finally:
         own, step.notes = step.notes, before
-    step.notes.absorb(ranks.add_up(own).state_dict())
+    step.notes.absorb(ranks.add_up(own if counts(step) else Notes()).state_dict())
 
 
 def _gradient(update: _Update, trainee: str, terms: list[Term]) -> list[Tensor]:
     """The gradient of this rank's micro-batches, added to the trainee's parameters; the total of each."""
     model, totals = update.step.models[trainee], []
     micros, budget = update.micro_batches(trainee), update.budget(trainee)
-    missing = missing_passes(model, sum(len(pieces(micro, budget, model.packed)) for micro in micros))
+    passes = sum(len(pieces(micro, budget, model.packed)) for micro in micros)
+    most = most_passes(model, passes)
     with model.dropping(update.step.clock):
         for micro in micros:
             totals.append(_backward(update, micro, terms))
             model.working.collect()
-    for _ in range(missing):
-        end_pass(model)
+            UNITS.done()
+    end_passes(model, passes, most)
     return totals
 
 
@@ -287,12 +296,13 @@ def measure(groups: list[Group], plan: Learn, step: Step) -> float:
             parts = piecewise(step.models[name], cut, claimed, want, step.logp_at(plan.logp_temperature))
             outputs = {output: torch.cat([part[output] for part in parts]) for output in want}
             total += float(_total(update, micro, terms, outputs, claimed))
+        ranks.portion_done()
         return total
 
     trainees = [(name, update.terms(name)) for name in plan.trainees]
     with _notes_of_all_ranks(step):
         own = sum(update.fitting(n, partial(attempt, n, terms), step.notes.kept()) for n, terms in trainees if terms)
-    return sum(total for total, _ in ranks.gather_values(own))
+    return sum(total for total, _ in ranks.gather_values(own if counts(step) else 0.0))
 
 
 def _claims(micro: Micro, terms: list[Term]) -> tuple[list[Tensor], set[str]]:
@@ -317,6 +327,7 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> Tensor:
         outputs = outputs_of(trainee, cut[0], claimed, want, at, plan.embed)
         _note(update.step, trainee, micro, claimed, outputs)
         total = _total(update, micro, terms, outputs, claimed)
+        begin_backward(trainee)
         total.backward()
         end_pass(trainee)
         return total.detach()
@@ -332,6 +343,7 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> Tensor:
         outputs = outputs_of(trainee, piece, mask, want, at, plan.embed)
         end = begin + int(sum(m.sum() for m in mask))
         grads = [_slice(joined[name].grad, joined[name], begin, end) for name in want]
+        begin_backward(trainee)
         torch.autograd.backward([outputs[name] for name in want], grads)
         end_pass(trainee)
         begin = end
@@ -347,8 +359,7 @@ def _note(step: Step, trainee: Model, micro: Micro, claimed: list[Tensor], outpu
 
 def _spoil(trainee: Model, totals: list[Tensor]) -> None:
     """Make the gradient NaN where a total is NaN or infinite: every rank then refuses the update. 0 x total is 0 or
-    NaN,
-    and the host does not wait for the GPU to know which.
+    NaN, and the host does not wait for the GPU to know which.
     """
     moved = [p.grad for p in trainee.optimiser.moved.values() if p.grad is not None and p.numel()]
     if moved and totals:
@@ -365,7 +376,9 @@ def _total(
     """sum over terms of coef * sum over units of weight * loss / size, for one micro-batch."""
     device, clock = next(iter(outputs.values())).device, update.step.clock
     total = torch.zeros((), device=device)
-    everything = {**outputs, **_others(update, micro, terms, claimed)}
+    at_logp = update.step.logp_at(update.plan.logp_temperature)
+    names = [name for term in terms for name in term.live]
+    everything = {**outputs, **frozen_outputs(update.step.models, names, micro.rows, claimed, at_logp)}
     all_claimed = joined(claimed)
     for term in terms:
         claim = joined([row.masks[term.name] for row in micro.rows])
@@ -379,19 +392,3 @@ def _total(
         live.note("loss", losses)
         take_notes(update.step.notes, term, live, weights, update.sizes[term.name])
     return total
-
-
-def _others(update: _Update, micro: Micro, terms: list[Term], claimed: list[Tensor]) -> dict[str, Tensor]:
-    """Live outputs of models that are not trained here ("teacher.logits"), without gradient."""
-    wanted: dict[str, set[str]] = defaultdict(set)
-    for name in (name for term in terms for name in term.live if "." in name):
-        model, output = name.split(".")
-        wanted[model].add(output)
-    frozen: dict[str, Tensor] = {}
-    for model, want in wanted.items():
-        with torch.no_grad():
-            outputs = outputs_of(
-                update.step.models[model], micro.rows, claimed, want, update.step.logp_at(update.plan.logp_temperature)
-            )
-        frozen |= {f"{model}.{name}": out for name, out in outputs.items()}
-    return frozen

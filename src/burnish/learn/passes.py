@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +13,9 @@ from burnish.core.step import LogpAt
 from burnish.core.types import Drawn, Trace, how_drawn, keys_of_rows
 from burnish.forward.asked import FROM_LOGITS
 from burnish.forward.module import input_embeddings
+from burnish.forward.sight import embedded as embedded_tokens
 from burnish.learn.batch import Row, tokens_of
+from burnish.models.build import Models
 from burnish.models.model import Model
 
 
@@ -59,11 +62,25 @@ def outputs_of(
     keys = keys_of_rows([row.trace.turns for row in rows])
     if embed is None:
         return model.outputs(tokens_of(rows), masks, want, drawn, replayed=torch.is_grad_enabled(), input_keys=keys)
-    table = input_embeddings(model.working.weights())
+    module = model.working.weights()
+    table = input_embeddings(module)
     device = model.device
     tokens = tokens_of(rows)
     embedded = [
-        embed.call(table(torch.from_numpy(ids).to(device)), row.trace, table)
+        embed.call(embedded_tokens(module, torch.from_numpy(ids).to(device)), row.trace, table)
         for ids, row in zip(tokens, rows, strict=True)
     ]
     return model.outputs(tokens, masks, want, drawn, embedded)
+
+
+@torch.no_grad()
+def frozen_outputs(
+    models: Models, names: Iterable[str], rows: tuple[Row, ...], masks: list[Tensor], at: LogpAt
+) -> dict[str, Tensor]:
+    """Live outputs of models that are not trained here, by names such as "teacher.logits", without gradient."""
+    wanted: dict[str, set[str]] = defaultdict(set)
+    for model, dot, output in (name.partition(".") for name in names):
+        if dot:
+            wanted[model].add(output)
+    by_model = {model: outputs_of(models[model], rows, masks, want, at) for model, want in wanted.items()}
+    return {f"{model}.{name}": out for model, outputs in by_model.items() for name, out in outputs.items()}

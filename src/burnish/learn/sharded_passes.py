@@ -1,14 +1,16 @@
-"""Backward passes whose gradients the ranks divide (`--shard states`): they exchange them in every pass."""
+"""Passes that the ranks make together, because they divide gradients or weights (`--shard states`, `--shard full`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
+from burnish.core.step import Step
 from burnish.models.model import Model
-from burnish.util.failures import out_of_memory
+from burnish.models.sharded_states import ShardedStates
 
-T = TypeVar("T")
+
+def begin_backward(model: Model) -> None:
+    """Before a backward pass: where weights are divided, all ranks make it at once."""
+    if model.shards is not None:
+        model.shards.begin_backward()
 
 
 def end_pass(model: Model) -> None:
@@ -18,21 +20,23 @@ def end_pass(model: Model) -> None:
         model.optimiser.states.finish()
 
 
-def missing_passes(model: Model, passes: int) -> int:
-    """How many passes of zeros this rank adds to its own: an exchange needs all ranks, so all make as many."""
-    if model.optimiser.states is None or not model.ranks.connected:
-        return 0
-    return max(number for number, _ in model.ranks.gather_values(passes)) - passes
+def end_passes(model: Model, passes: int, most: int) -> None:
+    """After the last of this rank's `passes`: add passes of zeros up to the `most` that any rank makes, because an
+    exchange needs all ranks."""
+    if model.shards is not None:
+        model.ranks.portion_done()
+        return
+    for _ in range(most - passes):
+        end_pass(model)
 
 
-def or_out_of_memory(attempt: Callable[[], T], rank: int, budget: int) -> T:
-    """What `attempt` gives. It is not repeated in smaller pieces: the other ranks are in the middle of an exchange."""
-    try:
-        return attempt()
-    except (RuntimeError, MemoryError) as error:
-        if not out_of_memory(error):
-            raise
-    raise ValueError(
-        f"rank {rank} is out of memory with passes of up to {budget:,} tokens, and with --shard states a rank cannot "
-        f"repeat a pass in smaller pieces: use --token-budget {max(1, budget // 2)}, or --checkpoint-activations"
-    )
+def most_passes(model: Model, passes: int) -> int:
+    """How many passes the rank with the most of them makes, where ranks divide gradients."""
+    if not isinstance(model.optimiser.states, ShardedStates) or not model.ranks.connected:
+        return passes
+    return max(number for number, _ in model.ranks.gather_values(passes))
+
+
+def counts(step: Step) -> bool:
+    """Whether this rank's numbers count: ranks that divide the tokens of a pass have the same rows, so one's do."""
+    return step.models.ranks.rank % step.settings.context_ranks == 0

@@ -73,11 +73,11 @@ KNOWN = ("quality", "length")  # attributes that need no column
 
 def names_of(attributes: str, task: draw.Source) -> tuple[str, ...]:
     """The names in a list with commas, each once; raises ValueError for one of which the task says nothing."""
-    found = tuple(dict.fromkeys(name.strip() for name in attributes.split(",") if name.strip()))
-    if not found:
+    chosen = tuple(dict.fromkeys(name.strip() for name in attributes.split(",") if name.strip()))
+    if not chosen:
         raise ValueError("attributes names nothing to rate; give columns with commas, such as helpfulness,verbosity")
-    for name in found:
+    for name in chosen:
         if name not in KNOWN:
             columns = (name, f"chosen_{name}", f"rejected_{name}", f"demo_{name}")
             draw.require_column(task, columns, f"attributes={attributes}", f"how {name} a reply is", "")
-    return found
+    return chosen

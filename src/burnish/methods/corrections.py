@@ -5,14 +5,21 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score
-from burnish.credit.mismatch import truncated
+from burnish.credit.mismatch import Level, by_sequence, by_token, truncated
 from burnish.method import Method, Option, Part, chain, method, roles
-from burnish.methods import opt, papers, register
+from burnish.methods import Arguments, opt, papers, register, variant
 
-LEVELS: dict[str, credit.Level] = {"token": credit.by_token, "sequence": credit.by_sequence}
+LEVELS: dict[str, Level] = {"token": by_token, "sequence": by_sequence}
 
 
-def corrected_policy(task: draw.Source, n: int, correction: Part, eps: float, minibatches: int) -> Method:
+def corrected_policy(
+    task: draw.Source,
+    *,
+    n: opt.GroupSize = 8,
+    correction: Part,
+    eps: opt.ClipRange = 0.2,
+    minibatches: opt.Minibatches = 1,
+) -> Method:
     """GRPO without its KL, its ratio taken to the trainer's own pi_old, each token's loss times its correction."""
     return method(
         draw=draw.prompts(task),
@@ -24,7 +31,7 @@ def corrected_policy(task: draw.Source, n: int, correction: Part, eps: float, mi
     )
 
 
-_RatioLevel = Annotated[str, Option("The unit of a ratio.", choices=("token", "sequence"))]
+RatioLevel = Annotated[str, Option("The unit of a ratio.", choices=("token", "sequence"))]
 
 
 @register(
@@ -33,15 +40,12 @@ _RatioLevel = Annotated[str, Option("The unit of a ratio.", choices=("token", "s
     summary="GRPO with truncated importance weights for the gap between sampler and trainer.",
     when="Sampler and trainer compute slightly different probabilities (another engine, lower precision).",
 )
+@variant(corrected_policy)
 def tis(
-    task: draw.Source,
     *,
-    n: opt.GroupSize = 8,
     cap: Annotated[float, Option("The largest weight.", above=0, unlimited=True)] = 2.0,
-    level: _RatioLevel = "token",
-    eps: opt.ClipRange = 0.2,
-    minibatches: opt.Minibatches = 1,
-) -> Method:
+    level: RatioLevel = "token",
+) -> Arguments:
     """Truncated importance sampling.
 
     w = min(pi_train(old weights) / mu, cap), mu the sampler's own probability;  rho = pi / pi_train(old weights)
@@ -51,4 +55,4 @@ def tis(
     w is 1 but for rounding; the correction earns its keep where the sampler is quantised or is another engine. The
     authors use caps of 2 and 8.
     """
-    return corrected_policy(task, n, truncated(cap, LEVELS[level]), eps, minibatches)
+    return {"correction": truncated(cap, LEVELS[level])}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from burnish import draw, learn, rollout, score, select
 from burnish.method import Method, method, roles
-from burnish.methods import opt, papers, register
+from burnish.methods import Arguments, opt, papers, register, variant
+from burnish.methods.self_imitation import raft
 
 
 @register(
@@ -35,16 +36,10 @@ def best_of_n(task: draw.Source, *, n: opt.Replies = 16, reward_model: opt.Rewar
     summary="Imitate the best of n samples.",
     when="Best-of-n works for you and you want its answers at the price of one.",
 )
-def best_of_n_distill(task: draw.Source, *, n: opt.Replies = 16, reward_model: opt.RewardModel = None) -> Method:
+@variant(raft)
+def best_of_n_distill(*, n: opt.Replies = 16) -> Arguments:
     """Best-of-n distillation: SFT on the best-scored of n fresh samples (rejection-sampling fine-tuning).
 
     L = -(1/N) sum over the N tokens of the chosen replies of log pi
     """
-    return method(
-        draw=draw.prompts(task),
-        rollout=rollout.sample(n),
-        score=score.scoring(task, reward_model),
-        select=select.keep_best(1),
-        learn=learn.Learn(learn.imitate(), logp_temperature=1.0),
-        models=roles(**score.rm_role(reward_model)),
-    )
+    return {"n": n, "best": 1, "updates": 1}

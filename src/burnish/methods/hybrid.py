@@ -6,73 +6,29 @@ import math
 from collections.abc import Callable
 from typing import Annotated
 
+from torch import Tensor
+
 from burnish import credit, draw, learn, rollout, score
 from burnish.core.schedules import Schedule, at, cosine
 from burnish.learn.maths import phi_weight
 from burnish.learn.terms.hybrid import pg_shaped
 from burnish.method import Clock, Method, Option, Part, chain, method, roles
-from burnish.methods import opt, papers, register
+from burnish.methods import Arguments, opt, papers, register, variant
 from burnish.rollout.sample import prefixed
 
 _GroupWithDemo = Annotated[int, Option("Replies for each prompt, one of them the demonstration.", at_least=2)]
 
 
-@register(
-    papers.CHORD,
-    family="hybrid",
-    summary="GRPO and SFT in one loss, the weight moving from imitation to exploration.",
-    when="You have good demonstrations and a verifier, and want to fade from the first to the second.",
-)
-def chord(
+def faded_imitation(
     task: draw.Source,
     *,
     n: opt.GroupSize = 8,
-    peak: Annotated[float, Option("Weight of imitation after its warm-up.", at_least=0, at_most=1)] = 0.9,
-    valley: Annotated[float, Option("Weight of imitation after its decay.", at_least=0, at_most=1)] = 0.05,
-    mu_warmup: Annotated[int, Option("Steps in which the weight of imitation rises.", at_least=0)] = 0,
-    mu_decay: Annotated[int, Option("Steps in which the weight of imitation falls.", at_least=0)] = 200,
+    mu: Schedule,
+    weight: Callable[[Tensor], Tensor] | None,
     eps: opt.ClipRange = 0.2,
     dual: opt.DualClip = 3.0,
 ) -> Method:
-    """CHORD-mu: a scheduled sum of GRPO on samples and SFT on demonstrations.
-
-    L = (1 - mu) L_GRPO + mu L_SFT
-    L_GRPO: -min(rho A, clip(rho, 1-eps, 1+eps) A), where A < 0 at most -dual A; mean over sampled tokens, no KL
-            A_i = (r_i - mean) / (std + 1e-6) over the samples
-    L_SFT:  -log pi, mean over demonstrated tokens
-    mu: linear from 0 to peak over `mu_warmup` steps, then cosine from peak to valley over `mu_decay` steps, then valley
-
-    The constants are those of the paper's mathematics runs; the dual clip is the released code's. Demonstrations take
-    no part in the group. Departure: the expert batch holds one demonstration of each sampled prompt, where the paper
-    draws expert prompts apart from the sampled ones.
-    """
-    return _chord(task, n, _mu(peak, valley, mu_warmup, mu_decay), None, eps, dual)
-
-
-@register(
-    papers.CHORD,
-    family="hybrid",
-    summary="CHORD with a fixed weight and each expert token weighed by p(1-p).",
-    when="As `chord`, when imitation disturbs what the model can do: tokens that it is sure of count little.",
-)
-def chord_phi(
-    task: draw.Source,
-    *,
-    n: opt.GroupSize = 8,
-    mu: Annotated[float, Option("The weight of imitation, constant.", at_least=0, at_most=1)] = 0.1,
-    eps: opt.ClipRange = 0.2,
-    dual: opt.DualClip = 3.0,
-) -> Method:
-    """CHORD-phi: GRPO plus SFT whose tokens count by how undecided the policy is about them.
-
-    L = (1 - mu) L_GRPO + mu L_phi,   L_phi = mean over demonstrated tokens of -sg[p (1 - p)] log pi,  p = pi(y_t)
-
-    The rest is as in `chord`. mu = 0.1 is the paper's.
-    """
-    return _chord(task, n, mu, phi_weight, eps, dual)
-
-
-def _chord(task: draw.Source, n: int, mu: Schedule, weight: Callable | None, eps: float, dual: float) -> Method:
+    """GRPO on samples with weight 1 - mu, and imitation of the demonstrations with weight mu."""
     return method(
         draw=draw.demos(task),
         rollout=rollout.join(rollout.sample(n), rollout.given("demo")),
@@ -92,6 +48,54 @@ def _mu(peak: float, valley: float, warmup: int, decay: int) -> Callable[[Clock]
     return lambda clock: (
         peak * clock.step / warmup if clock.step < warmup else fall(Clock(clock.step - warmup, clock.of))
     )
+
+
+@register(
+    papers.CHORD,
+    family="hybrid",
+    summary="GRPO and SFT in one loss, the weight moving from imitation to exploration.",
+    when="You have good demonstrations and a verifier, and want to fade from the first to the second.",
+)
+@variant(faded_imitation)
+def chord(
+    *,
+    peak: Annotated[float, Option("Weight of imitation after its warm-up.", at_least=0, at_most=1)] = 0.9,
+    valley: Annotated[float, Option("Weight of imitation after its decay.", at_least=0, at_most=1)] = 0.05,
+    mu_warmup: Annotated[int, Option("Steps in which the weight of imitation rises.", at_least=0)] = 0,
+    mu_decay: Annotated[int, Option("Steps in which the weight of imitation falls.", at_least=0)] = 200,
+) -> Arguments:
+    """CHORD-mu: a scheduled sum of GRPO on samples and SFT on demonstrations.
+
+    L = (1 - mu) L_GRPO + mu L_SFT
+    L_GRPO: -min(rho A, clip(rho, 1-eps, 1+eps) A), where A < 0 at most -dual A; mean over sampled tokens, no KL
+            A_i = (r_i - mean) / (std + 1e-6) over the samples
+    L_SFT:  -log pi, mean over demonstrated tokens
+    mu: linear from 0 to peak over `mu_warmup` steps, then cosine from peak to valley over `mu_decay` steps, then valley
+
+    The constants are those of the paper's mathematics runs; the dual clip is the released code's. Demonstrations take
+    no part in the group. Departure: the expert batch holds one demonstration of each sampled prompt, where the paper
+    draws expert prompts apart from the sampled ones.
+    """
+    return {"mu": _mu(peak, valley, mu_warmup, mu_decay), "weight": None}
+
+
+@register(
+    papers.CHORD,
+    family="hybrid",
+    summary="CHORD with a fixed weight and each expert token weighed by p(1-p).",
+    when="As `chord`, when imitation disturbs what the model can do: tokens that it is sure of count little.",
+)
+@variant(faded_imitation)
+def chord_phi(
+    *, mu: Annotated[float, Option("The weight of imitation, constant.", at_least=0, at_most=1)] = 0.1
+) -> Arguments:
+    """CHORD-phi: GRPO plus SFT whose tokens count by how undecided the policy is about them.
+
+    L = (1 - mu) L_GRPO + mu L_phi,   L_phi = mean over demonstrated tokens of -sg[p (1 - p)] log pi,  p = pi(y_t)
+
+    The rest is as in `chord`. mu = 0.1 is the paper's.
+    """
+    return {"mu": mu, "weight": phi_weight}
 
 
 @register(

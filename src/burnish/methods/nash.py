@@ -32,9 +32,10 @@ def nash_md(
     y ~ pi,  y' ~ pi_mix, each token from softmax((1 - beta) log pi + beta log ref)
     L = mean over y of -sum_t A_t log pi(y_t),   A_t = P(y > y') - 1/2 - tau sum over m >= t of log pi(y_m)/ref(y_m)
 
-    P is 1, 1/2 or 0 as the verifier scores y above, like or below y', or sigmoid(r - r') of a reward model; the
-    paper trains a preference model that reads both replies. beta = 0 is self-play, beta = 1 the best response to
-    the reference. A reply's P is its mean over the opponent's replies. The paper finds beta = 0.125 to 0.375 best.
+    P is that of --preference, which reads both replies as the paper's preference model does; without one it is 1, 1/2
+    or 0 as the verifier scores y above, like or below y', or sigmoid(r - r') of a reward model. beta = 0 is self-play,
+    beta = 1 the best response to the reference. A reply's P is its mean over the opponent's replies. The paper finds
+    beta = 0.125 to 0.375 best.
     """
     mixed = rollout.geometric("ref", beta)
     opponent = rollout.sample(n, blend=mixed, author="mixture", tag="mixture")

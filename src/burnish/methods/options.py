@@ -14,7 +14,11 @@ Replies = Annotated[int, Option("Replies sampled for each prompt.", at_least=1)]
 GroupSize = Annotated[int, Option("Replies sampled for each prompt, which are compared with each other.", at_least=2)]
 
 Sync = Annotated[
-    int, Option("Steps of a round, after which models that follow the policy take its weights.", at_least=1)
+    float,
+    Option(
+        "Steps of a round, after which models that follow the policy take its weights; below 1, a share of all steps.",
+        above=0,
+    ),
 ]
 
 # updates

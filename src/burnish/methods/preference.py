@@ -7,6 +7,7 @@ from typing import Annotated
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, papers, register
+from burnish.methods.given_pairs import from_pairs_and_ref
 
 
 @register(
@@ -30,16 +31,7 @@ def dpo(
 
     Log-probs are summed over the reply. beta = 0.1 is the paper's.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        credit=credit.cached_ref(task),
-        learn=learn.Learn(learn.dpo(beta, label_smoothing=label_smoothing, on="demo")),
-        models=roles(ref=frozen("policy")),
-        lr_share=0.1,
-    )
+    return from_pairs_and_ref(task, learn.dpo(beta, label_smoothing=label_smoothing, on="demo"))
 
 
 @register(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from burnish import credit, draw, learn, rollout, score, select
-from burnish.core.parts import chain
+from burnish import credit, draw, learn
 from burnish.learn.terms import preference_pairs as pairs
 from burnish.learn.terms.preference_unpaired import likelihood
-from burnish.method import Method, Option, frozen, method, roles
+from burnish.method import Method, Option
 from burnish.methods import opt, papers, register
+from burnish.methods.given_pairs import from_pairs_and_ref
 
 
 @register(
@@ -31,16 +31,7 @@ def ipo(
     Log-probs are summed over the reply, as in the paper; some implementations take means, for which tau means another
     strength. tau = 0.1 is the usual choice.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        credit=credit.cached_ref(task),
-        learn=learn.Learn(pairs.ipo(tau, on="demo")),
-        models=roles(ref=frozen("policy")),
-        lr_share=0.1,
-    )
+    return from_pairs_and_ref(task, pairs.ipo(tau, on="demo"))
 
 
 @register(
@@ -62,13 +53,9 @@ def rpo(
     log pi(y_w|x) is summed over the reply, as in the authors' code, whose beta and eta are the defaults. eta = 0 is
     DPO.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        credit=chain(credit.cached_ref(task), credit.claim("sft", "demo", tag="chosen")),
-        learn=learn.Learn(learn.dpo(beta, on="demo"), likelihood(coef=-eta * beta, on=learn.CLAIMED, name="sft")),
-        models=roles(ref=frozen("policy")),
-        lr_share=0.1,
+    return from_pairs_and_ref(
+        task,
+        learn.dpo(beta, on="demo"),
+        likelihood(coef=-eta * beta, on=learn.CLAIMED, name="sft"),
+        then=credit.claim("sft", "demo", tag="chosen"),
     )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from burnish import credit, draw, learn, rollout, score, select
+from burnish import credit, draw, learn
 from burnish.learn.terms import preference_pairs as pairs
-from burnish.method import Method, Option, method, roles
+from burnish.method import Method, Option
 from burnish.methods import papers, register
+from burnish.methods.given_pairs import from_pairs
 
 Scale = Annotated[float, Option("Scale of the margin.", above=0)]
 Margin = Annotated[float, Option("The margin that a pair must reach.", at_least=0)]
@@ -31,15 +32,11 @@ def cpo(
 
     The paper writes the SFT loss as -log pi(y_w|x); its code, which this follows, takes the mean over tokens.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
+    return from_pairs(
+        task,
+        pairs.uniform_reference(beta, on="demo"),
+        learn.imitate(coef=alpha, on=learn.CLAIMED),
         credit=credit.claim("sft", "demo", tag="chosen"),
-        learn=learn.Learn(pairs.uniform_reference(beta, on="demo"), learn.imitate(coef=alpha, on=learn.CLAIMED)),
-        models=roles(),
-        lr_share=0.1,
     )
 
 
@@ -56,15 +53,7 @@ def simpo(task: draw.Source, *, beta: Scale = 2.0, gamma: Margin = 1.0) -> Metho
 
     The authors recommend gamma / beta = 0.5 to begin with, and beta from 2 to 10.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        learn=learn.Learn(pairs.simpo(beta, gamma, on="demo")),
-        models=roles(),
-        lr_share=0.1,
-    )
+    return from_pairs(task, pairs.simpo(beta, gamma, on="demo"))
 
 
 @register(
@@ -84,12 +73,10 @@ def orpo(
     lam = 0.1 is the usual choice. The SFT loss is a mean over the tokens of the replies. Departure: the released code's
     is over the prompt's tokens too, by default.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
+    return from_pairs(
+        task,
+        learn.imitate(on=learn.CLAIMED),
+        pairs.odds_ratio(coef=lam, on="demo"),
         credit=credit.claim("sft", "demo", tag="chosen"),
-        learn=learn.Learn(learn.imitate(on=learn.CLAIMED), pairs.odds_ratio(coef=lam, on="demo")),
-        models=roles(),
+        lr_share=1.0,
     )

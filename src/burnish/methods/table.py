@@ -154,7 +154,7 @@ def _explained(call: Callable[..., Any], what: str) -> Callable[..., Any]:
     """The same call, in which any error of the user's code is one sentence with its place (--debug: the traceback)."""
 
     @functools.wraps(call)
-    def explained(*args: object, **kwargs: object) -> Any:
+    def explained(*args: object, **kwargs: object) -> object:
         try:
             return call(*args, **kwargs)
         except (ValueError, KeyboardInterrupt):
@@ -182,4 +182,4 @@ def _from_file(spec: str) -> Recipe:
     if not callable(function):
         there = ", ".join(key for key in vars(module) if not key.startswith("_"))
         raise ValueError(f"{path} has no function {name!r}; it has {there or 'nothing'}")
-    return function
+    return cast(Recipe, function)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 def weighted_models(text: str, role: str) -> dict[str, tuple[str, float]]:
     """Models and their weights by the names of their roles, from `a*0.7,b*0.3`; a model alone has weight 1."""
-    found: dict[str, tuple[str, float]] = {}
+    weighted: dict[str, tuple[str, float]] = {}
     for i, part in enumerate(text.split(",")):
         model, _, share = part.strip().partition("*")
         try:
@@ -16,5 +16,5 @@ def weighted_models(text: str, role: str) -> dict[str, tuple[str, float]]:
             raise ValueError(
                 f"{part.strip()!r} in {text!r} is not a model with a weight of at least 0; write, say, a*0.7,b*0.3"
             )
-        found[role if i == 0 else f"{role}{i + 1}"] = model, weight
-    return found
+        weighted[role if i == 0 else f"{role}{i + 1}"] = model, weight
+    return weighted

@@ -15,11 +15,14 @@ from burnish.core.types import Clock
 from burnish.engine.subprocess.engine import EngineSpec
 from burnish.forward.accelerate import kernels
 from burnish.forward.module import vocabulary_size
+from burnish.models.context_ranks import context_group, require_context
 from burnish.models.known_models import resolve
+from burnish.models.layer_shards import LayerShards, mesh_of
 from burnish.models.load import context_length, load_chat
 from burnish.models.loader import Loader
 from burnish.models.lora import Lora
 from burnish.models.model import Model
+from burnish.models.only import train_only
 from burnish.models.oom_backoff import TokenRoom
 from burnish.models.optimiser import Optimiser
 from burnish.models.precision import AUTO, precision_of
@@ -27,6 +30,7 @@ from burnish.models.publish import publish
 from burnish.models.ranks import Ranks, here
 from burnish.models.scored_end import settle_end
 from burnish.models.template import Style
+from burnish.models.turns import Turns
 
 PROCESS_SAMPLER = Path(__file__).with_name("process_sampler.py")  # burnish's own engine, in another process
 
@@ -90,6 +94,21 @@ def device_named(device: str) -> torch.device:
     return torch.device(device)
 
 
+def _check_device(where: torch.device, settings: Settings) -> None:
+    """Raise ValueError for what the device cannot do."""
+    if where.type == "cuda" and kernels() is None:
+        raise ValueError(
+            "a GPU needs the package burnish.kernels, which is not installed; reinstall burnish, or pass --device cpu"
+        )
+    if where.type == "cpu" and settings.checkpoint_activations == "offload":
+        raise ValueError(
+            "--checkpoint-activations offload moves activations from a GPU to the host, but the run is on the CPU; use "
+            "--checkpoint-activations recompute"
+        )
+    if settings.context_ranks > 1 and where.type == "cuda" and settings.shard != "full":
+        raise ValueError("--context-ranks needs --shard full on a GPU; add it")
+
+
 def build(
     roles: Mapping[str, Role],
     base: Path,
@@ -108,27 +127,16 @@ def build(
     dtype: the number format in which trained models are saved at the end; by default that of the model they start from.
     """
     where = device_named(device)
-    if where.type == "cuda" and kernels() is None:
-        raise ValueError(
-            "a GPU needs the package burnish.kernels, which is not installed; reinstall burnish, or pass --device cpu"
-        )
-    if where.type == "cpu" and settings.checkpoint_activations == "offload":
-        raise ValueError(
-            "--checkpoint-activations offload moves activations from a GPU to the host, but the run is on the CPU; use "
-            "--checkpoint-activations recompute"
-        )
-    engine_spec = None
-    if settings.engine == "process" and where.type != "cpu":
-        raise ValueError(
-            "--engine process samples on a CPU, but the run is on a GPU; use --engine local, or --device cpu"
-        )
-    if settings.engine != "local":
-        engine_spec = EngineSpec.of(
-            settings.engine, settings.vllm_python, settings.on_mismatch, settings.kv_gib, PROCESS_SAMPLER
-        )
+    _check_device(where, settings)
+    engine_spec = _engine_spec(settings, where)
     by_name: dict[str, Model] = {}
     trained_in = torch.float32 if settings.master_weights == "float32" else torch.bfloat16
-    loader, token_room, ranks = Loader(where, lora, trained_in), TokenRoom(settings.token_budget), here()
+    token_room, ranks = TokenRoom(settings.token_budget), here()
+    mesh = mesh_of(ranks, where) if settings.shard == "full" and ranks.connected else None
+    loader, turns = Loader(where, lora, trained_in, mesh, settings.context_ranks == 1), Turns(ranks.lowest)
+    if mesh is not None:
+        ranks.at_end(turns.leave)
+    group = context_group(ranks, settings.context_ranks)
     for name, role in roles.items():
         start = base if role.source == "base" else resolve(role.source)
         stored = weights / name if weights is not None and role.liveness != "frozen" else None
@@ -136,8 +144,7 @@ def build(
         module = loader.module(name, role, path, stored)
         trainer = None
         if role.liveness == "trained":
-            if settings.checkpoint_activations == "recompute":
-                _recompute(module)
+            _prepare(module, settings)
             trainer = Optimiser(module, settings, role.lr, ranks)
             if trainer.states is not None and where.type == "cuda" and trained_in == torch.float32:
                 trainer.states.keep_masters()
@@ -150,6 +157,8 @@ def build(
         chat.fit(vocabulary_size(module))
         if role.outputs:
             settle_end(module, chat, role, path, style)
+        if group is not None:
+            require_context(module, settings.context_ranks)
         by_name[name] = Model(
             name,
             role,
@@ -165,14 +174,33 @@ def build(
             precision=precision_of(start, dtype),
             token_room=token_room,
             ranks=ranks,
+            context_group=group,
+            shards=LayerShards(module, ranks, turns) if mesh is not None else None,
         )
         if settings.exact and role.speaks():
             _require_exact(by_name[name], settings)
     return Models(by_name, ranks, ahead=engine_spec if settings.lag else None, token_room=token_room)
 
 
-def _recompute(module: nn.Module) -> None:
-    """Keep the inputs of layers alone until the backward pass."""
+def _engine_spec(settings: Settings, where: torch.device) -> EngineSpec | None:
+    """The engine that samples in a process of its own, if any."""
+    if settings.engine == "local":
+        return None
+    if settings.engine == "process" and where.type != "cpu":
+        raise ValueError(
+            "--engine process samples on a CPU, but the run is on a GPU; use --engine local, or --device cpu"
+        )
+    return EngineSpec.of(settings.engine, settings.vllm_python, settings.on_mismatch, settings.kv_gib, PROCESS_SAMPLER)
+
+
+def _prepare(module: nn.Module, settings: Settings) -> None:
+    """What a module that is trained needs: parts that stay as they are, and inputs of layers alone until the backward
+    pass.
+    """
+    if settings.only is not None:
+        train_only(module, settings.only)
+    if settings.checkpoint_activations != "recompute":
+        return
     enable: Callable[[], None] = getattr(module, "gradient_checkpointing_enable")  # noqa: B009 - of any model
     enable()
     module.train()

@@ -17,17 +17,18 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from burnish.core.messages import Message, as_messages, text_of
+from burnish.core.messages import Message, as_messages
 from burnish.core.tokenizer import Tokenizer
 from burnish.core.types import Task
+from burnish.models.call_marks import call_marks, spelled
+from burnish.models.chat_pictures import ChatPictures, shows_pictures
 from burnish.models.control import Control, backend
 from burnish.models.detokenizer import Detokenizer
 from burnish.models.message_check import check_role, refuse_tool_calls
 from burnish.models.reply_start import Around, ReplyStart, reply_start
 from burnish.models.template import Template, special_values
 from burnish.models.text_cache import Samples, TextCache, text_key
-from burnish.tool_calls.table import MARKS, Reader, reader_of
-from burnish.tool_calls.thoughts import THINK
+from burnish.tool_calls.table import Reader, reader_of
 
 ENCODING = 3  # the version of how texts become tokens here; what another version encoded is encoded again
 _MARK = "\u2042REPLY\u2042"  # stands for a reply that is never tokenised
@@ -43,6 +44,7 @@ class Chat:
     texts: what has been encoded already; None: nothing is kept
     assumed: whether the template is burnish's plain one, because the model directory has none
     ends: more token ids that end a reply, as the model's generation_config.json lists them
+    pictures: the processor of a model that sees (models/chat_pictures.py)
     tool_parser: the format of tool calls, by name; None: that of the template
     padding, tail: of a scoring model: the token that its score is not read at, and those that it reads after a reply
     (models/scored_end.py)
@@ -53,11 +55,11 @@ class Chat:
         self.vocabulary: int | None = None
         self.texts: TextCache | None = None
         self.ends: tuple[int, ...] = ()
+        self.pictures = ChatPictures()
         self.padding: int | None = None
         self.tail: Tensor | None = None
         self.tool_parser: str | None = None
-        # tokens of observations: games repeat theirs, and rendering takes a while. Not in `texts`, which is a disk's:
-        # a run may see any number of them
+        # tokens of observations, which games repeat; not in `texts`, which is a disk's: there may be any number of them
         self._said: dict[str, Tensor] = {}
         self.templated = bool(getattr(tokenizer, "chat_template", None))
         self.spelling = Detokenizer(tokenizer)
@@ -67,7 +69,8 @@ class Chat:
         """The tokenizer as the files that a model directory holds. It never changes, and writing it takes a while."""
         with tempfile.TemporaryDirectory(prefix="burnish-tokenizer-") as folder:
             self.tokenizer.save_pretrained(folder)
-            return {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
+            files = {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
+        return files if self.pictures.reader is None else files | self.pictures.reader.files
 
     @cached_property
     def identity(self) -> str:
@@ -110,6 +113,8 @@ class Chat:
 
     def prompt(self, task: Task) -> Tensor:
         """A task's prompt, up to where the reply begins."""
+        if shows_pictures(task):  # its tokens depend on files
+            return self._prompt(task)
         return self._once(self.prompt_identity(task), lambda: self._prompt(task))
 
     def prompt_identity(self, task: Task) -> tuple[object, ...]:
@@ -117,9 +122,9 @@ class Chat:
         return "prompt", task.prompt, task.given.get("tools")
 
     def rendered(self, task: Task) -> str | None:
-        """What the template makes of a task's prompt; None where its texts spell control tokens."""
+        """What the template makes of a task's prompt; None where its texts spell control tokens, or with pictures."""
         text, marked = self._render(as_messages(task.prompt), task.given.get("tools"))
-        return None if marked else text
+        return None if marked or shows_pictures(task) else text
 
     def reply(self, text: str) -> Tensor:
         """A demonstration's reply, closed as the template closes it."""
@@ -138,8 +143,12 @@ class Chat:
         messages = as_messages(task.prompt)
         if not self.templated:
             refuse_tool_calls(messages)
-            return self._untemplated("\n".join(map(text_of, messages)) + "\n")
+            return self.pictures.seen(self._untemplated(self.pictures.lines(messages) + "\n"), messages)
         return self._conversation(messages, tools=task.given.get("tools"))
+
+    def between(self, messages: Sequence[Message]) -> Tensor:
+        """What stands between two replies without a template; pictures are placeholders."""
+        return self._encode_text("\n" + self.pictures.lines(messages) + "\n")
 
     def _reply(self, text: str) -> Tensor:
         text, header = self.start.text(text), self.start.header
@@ -175,7 +184,7 @@ class Chat:
 
     def _observation(self, messages: list[Message]) -> Tensor:
         if not self.templated:
-            return self._encode_text("\n" + "\n".join(map(text_of, messages)) + "\n")
+            return self.pictures.seen(self.between(messages), messages)
         return self._conversation([*_ASKED, *messages], after_reply=True)
 
     def plain(self, text: str) -> Tensor:
@@ -200,7 +209,7 @@ class Chat:
 
     def encode_rendered(self, text: str, lead: str, marked: bool) -> Tensor:
         """The tokens that a part of a rendered conversation has after `lead`. marked: see models/control.py."""
-        return self._following(lead, text, marked)
+        return self._following(lead, self.pictures.placed(text), marked)
 
     def prepared(self, messages: Sequence[Message], tools: object = None) -> tuple[list[Message], object, bool]:
         """Messages and tools as the template takes them, and whether control tokens are marked (models/control.py)."""
@@ -219,20 +228,12 @@ class Chat:
 
     def action(self, tokens: Tensor) -> str:
         """What a reply says to an environment: its text, with the special tokens that mark tool calls spelled out."""
-        marks = self._call_marks
-        text, since = "", 0
-        for at, token in enumerate(tokens.tolist() if marks else ()):
-            if token in marks:
-                text += self.text(tokens[since:at]) + marks[token]
-                since = at + 1
-        return text + self.text(tokens[since:])
+        return spelled(tokens, self.text, self._call_marks)
 
     @cached_property
     def _call_marks(self) -> dict[int, str]:
         """The special tokens that mark tool calls: decoding leaves them out."""
-        special = {self.tokenizer.decode([token]): token for token in self.tokenizer.all_special_ids}
-        marks = MARKS.union(self.reader.format.marks, self.reader.format.thoughts or (), THINK)
-        return {token: mark for mark, token in special.items() if mark in marks}
+        return call_marks(self.tokenizer, self.reader)
 
     @cached_property
     def reader(self) -> Reader:
@@ -254,14 +255,12 @@ class Chat:
         self.observation("?")
         self.reply("?")
 
-    # ------------------------------------------------------------------------------------------------- the template
-
     @cached_property
     def template(self) -> Template:
         text = self.tokenizer.chat_template
         if isinstance(text, Mapping):  # several, by name
             text = text.get("default") or next(iter(text.values()))
-        return Template(text or "", special_values(self.tokenizer))
+        return self.pictures.with_parts(Template(text or "", special_values(self.tokenizer)))
 
     @cached_property
     def _tool_template(self) -> Template | None:
@@ -323,14 +322,15 @@ class Chat:
         """The stops that decoding does not leave out by itself."""
         return frozenset(self.stops) - frozenset(self.tokenizer.all_special_ids)
 
-    # ------------------------------------------------------------------------------------------------------ encoding
-
     def _conversation(self, messages: Sequence[Message], after_reply: bool = False, tools: object = None) -> Tensor:
         """A conversation up to where the next reply begins. after_reply: from the end of the reply _MARK on."""
         text, marked = self._render(messages, tools)
+        text = self.pictures.placed(text)
         if not after_reply:
-            return self.ids(self.control.encode_marked(text)) if marked else self._encode(text)
-        return self._following(self._end, text.partition(_MARK)[2].removeprefix(self._end), marked)
+            ids = self.ids(self.control.encode_marked(text)) if marked else self._encode(text)
+        else:
+            ids = self._following(self._end, text.partition(_MARK)[2].removeprefix(self._end), marked)
+        return self.pictures.seen(ids, messages)
 
     def _render(self, messages: Sequence[Message], tools: object) -> tuple[str, bool]:
         """A conversation as text, and whether control tokens are marked in it."""
@@ -344,12 +344,7 @@ class Chat:
         """The messages with parts of text joined: templates of text models take text. Other keys stay as they are."""
         if "tool_calls" not in self.template.text and self._tool_template is None:
             refuse_tool_calls(messages)
-        return [
-            message
-            if message.get("content") is None or isinstance(message["content"], str)
-            else {**message, "content": text_of(message)}
-            for message in messages
-        ]
+        return [self.pictures.told(message, self.template) for message in messages]
 
     def _after(self, lead: str, text: str) -> Tensor:
         """A text in the tokens that it has after `lead`, which the template wrote."""
@@ -364,6 +359,8 @@ class Chat:
 
     def _untemplated(self, text: str) -> Tensor:
         """A prompt as it is, with the bos that the tokenizer may put before it, but without an eos after it."""
+        if (seen := self.pictures.encoded(text, self._untemplated, self._encode_text)) is not None:
+            return seen
         if self.control.in_text(text):
             ids = self.ids(self.control.encode_text(text, special=True))
         else:
@@ -371,6 +368,8 @@ class Chat:
         return ids[:-1] if len(ids) > 1 and int(ids[-1]) == self.tokenizer.eos_token_id else ids
 
     def _encode_text(self, text: str) -> Tensor:
+        if (seen := self.pictures.encoded(text, self._encode_text, self._encode_text)) is not None:
+            return seen
         return self.ids(self.control.encode_text(text)) if self.control.in_text(text) else self._encode(text)
 
     def _encode(self, text: str, special: bool = False) -> Tensor:

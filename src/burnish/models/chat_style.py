@@ -6,13 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from burnish.core.tokenizer import Tokenizer
+from burnish.media.processor import PictureReader
 from burnish.models.chat import Chat
+from burnish.models.chat_pictures import ChatPictures
 from burnish.models.template import NAMES, NONE, PLAIN, TEMPLATES, TOOLS, Style, plain_template, special_values
 from burnish.models.tool_template import with_tools
 
 
-def styled_chat(tokenizer: Tokenizer, style: Style, where: str) -> Chat:
-    """A tokenizer with the template, system prompt and options of a style. where: its directory, for messages."""
+def styled_chat(tokenizer: Tokenizer, style: Style, where: str, reader: PictureReader | None = None) -> Chat:
+    """A tokenizer with the template, system prompt and options of a style. where: its directory, for messages. reader:
+    the processor of a model that sees.
+    """
     own = getattr(tokenizer, "chat_template", None)
     if isinstance(own, Mapping):  # several, by name
         own = own.get("default") or next(iter(own.values()))
@@ -35,6 +39,7 @@ def styled_chat(tokenizer: Tokenizer, style: Style, where: str) -> Chat:
     if text != getattr(tokenizer, "chat_template", None):
         use_template(tokenizer, text)
     chat = Chat(tokenizer, assumed=assumed)
+    chat.pictures = ChatPictures(reader)
     chat.tool_parser = style.calls
     try:
         chat.check()

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from burnish.core.messages import Message, text_of
+from burnish.core.messages import Message, pictures_of, text_of
 from burnish.models.chat import Chat
 from burnish.models.prefixes import Prefixes, Rendered
 from burnish.models.text_cache import Piece as Piece
@@ -44,10 +44,26 @@ def conversation_pieces(
     """
     if not any(weights):
         return []
+    if pictures_of(messages):  # their tokens depend on files
+        samples = _encoded(chat, messages, weights, tools, headers)
+        trained = [i for i, weight in enumerate(weights) if weight]
+        ends = trained if len(samples) == len(trained) else trained[-1:]  # the last message of each sample
+        return [_seen(chat, pieces, messages[: end + 1]) for pieces, end in zip(samples, ends, strict=True)]
     return chat.samples_once(
         ("conversation", list(messages), list(weights), tools, headers),
         lambda: _encoded(chat, messages, weights, tools, headers),
     )
+
+
+def _seen(chat: Chat, pieces: list[Piece], messages: Sequence[Message]) -> list[Piece]:
+    """The pieces with the pictures of these messages, which count nothing."""
+    cut = chat.pictures.pieces([piece.tokens for piece in pieces], messages)
+    return [
+        Piece(tokens, piece.weight if text else 0.0)
+        for piece, parts in zip(pieces, cut, strict=True)
+        for tokens, text in parts
+        if len(tokens)
+    ]
 
 
 def _encoded(
@@ -166,11 +182,10 @@ def _untemplated(chat: Chat, messages: list[dict[str, object]], weights: Sequenc
     first = next(i for i, weight in enumerate(weights) if weight)
     pieces = []
     if first:
-        pieces.append(Piece(chat.plain("\n".join(map(text_of, messages[:first])) + "\n"), 0.0))
+        pieces.append(Piece(chat.plain(chat.pictures.lines(messages[:first]) + "\n"), 0.0))
     for message, weight in zip(messages[first:], weights[first:], strict=True):
         reply = message["role"] == "assistant"
-        text = text_of(message)
-        pieces.append(Piece(chat.reply(text) if reply else chat.observation(text), weight))
+        pieces.append(Piece(chat.reply(text_of(message)) if reply else chat.between([message]), weight))
     while not pieces[-1].weight:
         pieces.pop()
     return pieces

@@ -88,7 +88,7 @@ class DecoderShape:
         return HALF * (self.weights - self.linear) + (NF4 if quantised else HALF) * self.linear
 
 
-def _by_usual_names(place: Path) -> dict[str, Any]:
+def _by_usual_names(place: Path) -> dict[str, object]:
     """What a configuration says under names of its own, by the usual ones; nothing of an unknown one."""
     from transformers import AutoConfig
 

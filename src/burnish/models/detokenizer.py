@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from burnish.core.tokenizer import Tokenizer
+from burnish.media.ids import has_media, runs_of, without_media
+from burnish.media.processor import MARKER
 from burnish.models.tokenizer import Tokens
 
 if TYPE_CHECKING:
@@ -35,8 +37,16 @@ class Detokenizer:
         try:
             joined = "".join(self.pieces[ids].tolist())
         except IndexError:  # tokens without pieces
+            if has_media(ids):
+                return self._with_pictures(ids)
             joined = REPLACEMENT
         return self.tokenizer.decode(ids.tolist(), skip_special_tokens=True) if REPLACEMENT in joined else joined
+
+    def _with_pictures(self, ids: npt.NDArray[np.int64]) -> str:
+        """The text between pictures, each of which reads as its marker."""
+        first = [int(run.at[0]) for run in runs_of(ids)]
+        stretches = [without_media(part) for part in np.split(ids, first)]
+        return MARKER.join(self.text(part) for part in stretches)
 
     @cached_property
     def pieces(self) -> npt.NDArray[np.object_]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from burnish.models import smollm2
+from burnish.models.gguf import converted
 from burnish.models.hub import fetch, hub_name
 from burnish.models.sizes import check_config
 from burnish.util.files import read_json
@@ -48,6 +49,8 @@ def resolve(name_or_path: str, *, loads: bool = True) -> Path:
     path = expanded(name_or_path)
     if path.is_dir():
         return path if not loads and described_only(path) else _checked(path)
+    if path.is_file() and path.suffix == ".gguf":
+        return _checked(converted(path))
     if path.exists():
         raise ValueError(f"model {name_or_path!r} is a file; pass the directory that holds config.json and the weights")
     on_hub = hub_name(name_or_path)
@@ -119,6 +122,8 @@ def _checked(path: Path) -> Path:
                 "directory that peft's save_pretrained wrote"
             )
         return path
+    if (packed := sorted(path.glob("*.gguf"))) and not any(path.glob("*.safetensors")):
+        raise ValueError(f"model directory {path} has only GGUF weights; pass the file: --model {packed[0]}")
     if not (path / "config.json").is_file():
         raise ValueError(f"model directory {path} has no config.json; pass a directory written by save_pretrained")
     if any(path.glob("*.safetensors")):

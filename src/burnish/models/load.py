@@ -16,17 +16,24 @@ from burnish.core.tokenizer import Tokenizer
 from burnish.forward import attention, plain
 from burnish.forward.accelerate import kernels
 from burnish.forward.module import ModelConfig, bare, vocabulary_size
+from burnish.forward.sight import sight_of
+from burnish.media.processor import PictureReader, sees
 from burnish.models.chat import Chat
-from burnish.models.chat_style import styled_chat
+from burnish.models.chat_style import styled_chat, use_template
 from burnish.models.known_models import adapted_model, is_adapter
+from burnish.models.layer_shards import divide_layers
+from burnish.models.load_divided import load_divided
 from burnish.models.lora import Lora, WrongAdapters, add_lora, stored_scores
 from burnish.models.sanity import require_finite_weights, require_sane_config
+from burnish.models.seeing_scores import as_scorer, seeing_scorer
 from burnish.models.template import Style
 from burnish.models.tokenizer import tokenizer_of
 from burnish.util.files import read_json
 from burnish.util.malloc import keep_memory
 
 if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
     from burnish.forward.module import TransformersModel
 
 TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.tiktoken")  # as transformers' classes name them
@@ -70,7 +77,10 @@ def load_chat(path: Path, style: Style | None = None) -> Chat:
             f"the tokenizer in {path} has no eos token, so no reply would ever end; set eos_token in its "
             "tokenizer_config.json"
         )
-    chat = styled_chat(tokenizer, style or Style(), str(path))
+    place = adapted_model(path)
+    if sees(place) and getattr(tokenizer, "chat_template", None) is None:
+        use_template(tokenizer, (read_json(place / "chat_template.json") or {}).get("chat_template"))
+    chat = styled_chat(tokenizer, style or Style(), str(path), PictureReader(place) if sees(place) else None)
     chat.ends = _ends(path)
     return chat
 
@@ -97,6 +107,7 @@ def load_model(
     native: bool = True,
     dtype: torch.dtype = torch.float32,
     new_head: bool = False,
+    mesh: DeviceMesh | None = None,
 ) -> nn.Module:
     """A causal language model, or (outputs > 0) one with `outputs` numbers per token in place of logits.
 
@@ -106,6 +117,7 @@ def load_model(
     dtype: of its weights: fp32 for those that are trained (master weights; on CUDA a bf16 copy of them computes,
     models/mixed_precision.py), bf16 on CUDA for those that are not. They are read as they are stored and converted on
     the device.
+    mesh: the ranks that divide its layers (--shard full); None: it is whole.
     native: on a CPU a plain Llama, Qwen2 or Qwen3 runs in modules of our own, if there are kernels; False:
     transformers'.
     """
@@ -113,6 +125,8 @@ def load_model(
         keep_memory()
     require_sane_config(adapted_model(path))
     stored_head = _kept_outputs(path, outputs, new_head)
+    if mesh is not None:
+        return _divided(path, outputs, stored_head, device, dtype, mesh)
     fast = kernels() if native and not outputs and device.type == "cpu" else None
     with _readable("model", path):
         kind = dtype if device.type == "cpu" else "auto"
@@ -134,6 +148,35 @@ def load_model(
     return model
 
 
+def _divided(
+    path: Path, outputs: int, stored_head: int, device: torch.device, dtype: torch.dtype, mesh: DeviceMesh
+) -> nn.Module:
+    """A model whose layers the ranks divide, read in parts where that is possible."""
+    from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    kind: Any = AutoModelForSequenceClassification if outputs else AutoModelForCausalLM
+    config: Any = _config(path)
+    if outputs:
+        config.num_labels = stored_head or outputs
+    with _readable("model", path):
+        name = _attention(adapted_model(path), kind._model_mapping)
+        with torch.device("meta"):
+            model: Any = kind.from_config(config, attn_implementation=name, dtype=dtype, trust_remote_code=False)
+        filled = load_divided(path, model, device, dtype, mesh, bool(outputs) and not stored_head)
+    if not filled:
+        loaded = load_model(path, outputs, device, False, dtype, bool(outputs) and not stored_head)
+        divide_layers(loaded, mesh)
+        return loaded
+    _without_dropout(model)
+    model.eval()
+    if outputs and not stored_head:
+        draw_head(model)
+    whole: nn.Module = model
+    return whole
+
+
 def _kept_outputs(path: Path, outputs: int, new_head: bool) -> int:
     """How many outputs the scoring head has that a model keeps of its directory; 0: its head is a fresh one."""
     if not outputs:
@@ -143,7 +186,7 @@ def _kept_outputs(path: Path, outputs: int, new_head: bool) -> int:
     return 0 if new_head and stored != outputs else stored
 
 
-def straight_to(device: torch.device) -> dict[str, Any]:
+def straight_to(device: torch.device) -> dict[str, object]:
     """Options with which transformers reads each tensor of a file onto the GPU, with none of them in the host's memory;
     that takes accelerate, which LoRA's packages bring along. None for a CPU.
     """
@@ -151,7 +194,7 @@ def straight_to(device: torch.device) -> dict[str, Any]:
     return {"device_map": {"": device}} if direct else {}
 
 
-def _by_transformers(path: Path, outputs: int, kept: int, how: dict[str, Any]) -> tuple[nn.Module, set[str]]:
+def _by_transformers(path: Path, outputs: int, kept: int, how: dict[str, object]) -> tuple[nn.Module, set[str]]:
     """Any model that transformers knows, and the names of the weights that its directory lacks.
 
     kept: outputs of the directory's scoring head; 0: a fresh head is to be drawn
@@ -161,7 +204,7 @@ def _by_transformers(path: Path, outputs: int, kept: int, how: dict[str, Any]) -
 
     logging.set_verbosity_error()  # a fresh head is expected, and bars for files that load in milliseconds are noise
     logging.disable_progress_bar()
-    options: dict[str, Any] = {
+    options: dict[str, object] = {
         **how,
         "use_safetensors": True,
         "output_loading_info": True,  # weights that are missing are refused, not drawn at random
@@ -171,28 +214,35 @@ def _by_transformers(path: Path, outputs: int, kept: int, how: dict[str, Any]) -
 
 def _language(path: Path, options: dict[str, Any]) -> tuple[TransformersModel, set[str]]:
     """A language model, adapters added into its weights, and the names of the weights that its directory lacks."""
-    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoModelForCausalLM
+    import transformers
 
     place = adapted_model(path)
-    loaded: Any = AutoModelForCausalLM.from_pretrained(
-        place, attn_implementation=_attention(place, MODEL_FOR_CAUSAL_LM_MAPPING), trust_remote_code=False, **options
+    seeing = sees(place)
+    auto = transformers.AutoModelForImageTextToText if seeing else transformers.AutoModelForCausalLM
+    name: Any = (
+        {"text_config": _text_attention(place)}
+        if seeing
+        else _attention(place, transformers.MODEL_FOR_CAUSAL_LM_MAPPING)
     )
+    loaded: Any = auto.from_pretrained(place, attn_implementation=name, trust_remote_code=False, **options)
     if is_adapter(path):
         merged = add_lora(loaded[0], Lora(), path).merge_and_unload()
         return merged.requires_grad_(True), set()
     return loaded[0], set(loaded[1]["missing_keys"])
 
 
-def _scalar(outputs: int, kept: int, path: Path, options: dict[str, Any]) -> tuple[TransformersModel, set[str]]:
+def _scalar(outputs: int, kept: int, path: Path, options: dict[str, object]) -> tuple[TransformersModel, set[str]]:
     """A model with numbers in place of logits, and the names of the weights that its directory lacks.
 
     kept: outputs of the directory's head; 0: whatever is in the head is to be replaced (`draw_head`).
     """
     from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, AutoModelForSequenceClassification
 
+    place = adapted_model(path)
+    if sees(place):
+        return seeing_scorer(_language(path, options), place if is_adapter(path) else path, outputs, kept)
     if not kept and stored_outputs(path):
         options = {**options, "ignore_mismatched_sizes": True}
-    place = adapted_model(path)
     name = _attention(place, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING)
     model, info = AutoModelForSequenceClassification.from_pretrained(
         place, num_labels=kept or outputs, attn_implementation=name, trust_remote_code=False, **options
@@ -241,6 +291,10 @@ def scoring(language: nn.Module, outputs: int) -> TransformersModel:
     from transformers import AutoModelForSequenceClassification
 
     decoding = bare(language)
+    if sight_of(decoding) is not None:
+        scorer = as_scorer(copy.copy(decoding), outputs)
+        draw_head(scorer)
+        return scorer.eval()
     config: Any = copy.deepcopy(decoding.config)
     _require_scoring(config)
     config.num_labels = outputs
@@ -252,9 +306,9 @@ def scoring(language: nn.Module, outputs: int) -> TransformersModel:
     at: Tensor = next(decoding.base_model.parameters())
     kind = at.dtype if at.is_floating_point() else torch.bfloat16
     model.score = nn.Linear(model.score.in_features, outputs, bias=False, device=at.device, dtype=kind)
-    scorer: TransformersModel = model.eval()
-    draw_head(scorer)
-    return scorer
+    made: TransformersModel = model.eval()
+    draw_head(made)
+    return made
 
 
 def _attention(place: Path, classes: Any) -> str:
@@ -262,6 +316,15 @@ def _attention(place: Path, classes: Any) -> str:
     from transformers import AutoConfig
 
     kind = type(AutoConfig.from_pretrained(place, trust_remote_code=False))
+    return attention.implementation(classes[kind]) if kind in classes else attention.register()
+
+
+def _text_attention(place: Path) -> str:
+    """The same for the language model inside a model that sees; towers keep transformers' own attention."""
+    from transformers import MODEL_MAPPING, AutoConfig
+
+    classes: Any = MODEL_MAPPING
+    kind = type(AutoConfig.from_pretrained(place, trust_remote_code=False).get_text_config())
     return attention.implementation(classes[kind]) if kind in classes else attention.register()
 
 
@@ -306,7 +369,9 @@ def _config(path: Path) -> ModelConfig:
 
 
 def _require_scoring(config: Any) -> None:
-    """Refuse a kind of model that transformers has no scoring head for."""
+    """Refuse a kind of model that transformers has no scoring head for; models that see get one of their own."""
+    if hasattr(config, "vision_config"):
+        return
     from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
 
     if type(config) not in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -16,8 +17,12 @@ from torch import nn
 from burnish.core.roles import Role
 from burnish.forward.nf4 import quantise_linears
 from burnish.models.known_models import adapted_model, is_adapter, resolve
+from burnish.models.layer_shards import divide_layers, is_divided
 from burnish.models.load import load_model, scoring, stored_outputs
 from burnish.models.lora import Lora, add_lora
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 
 class Loader:
@@ -25,10 +30,20 @@ class Loader:
 
     lora        the adapters of the trained models
     trained_in  the dtype of weights that are all trained: fp32, or bf16 (models/compact_adamw.py)
+    native      whether modules of our own may take the place of transformers', which ranks divide
+    mesh        the ranks that divide the layers of every model (--shard full); then no two models share weights
     """
 
-    def __init__(self, device: torch.device, lora: Lora | None, trained_in: torch.dtype = torch.float32) -> None:
-        self.device, self.lora, self.trained_in = device, lora, trained_in
+    def __init__(
+        self,
+        device: torch.device,
+        lora: Lora | None,
+        trained_in: torch.dtype = torch.float32,
+        mesh: DeviceMesh | None = None,
+        native: bool = True,
+    ) -> None:
+        self.device, self.lora, self.trained_in, self.mesh = device, lora, trained_in, mesh
+        self.native = native and mesh is None
         self._bases: dict[Path, nn.Module] = {}  # frozen weights that several models share
 
     def adapts(self, role: Role) -> bool:
@@ -37,6 +52,12 @@ class Loader:
 
     def module(self, name: str, role: Role, path: Path, stored: Path | None) -> nn.Module:
         """The module of a model. path: its directory; stored: that of its adapters in a checkpoint."""
+        module = self._module(name, role, path, stored)
+        if self.mesh is not None and not any(map(is_divided, module.parameters())):
+            divide_layers(module, self.mesh)
+        return module
+
+    def _module(self, name: str, role: Role, path: Path, stored: Path | None) -> nn.Module:
         if role.liveness == "frozen" and role.outputs and not stored_outputs(path):
             raise ValueError(
                 f"the model for {name!r} in {path} gives no scores: it has no scoring head; "
@@ -51,7 +72,8 @@ class Loader:
         adapted = self.adapts(role)  # peft knows transformers' models, and none of the C kernels'
         dtype, new_head = self._dtype(role), role.liveness == "trained"
         native = not adapted and dtype == torch.float32
-        module = load_model(path, role.outputs, self.device, native, dtype, new_head)
+        mesh = None if adapted or role.mixed_with is not None else self.mesh
+        module = load_model(path, role.outputs, self.device, native and self.native, dtype, new_head, mesh)
         if role.mixed_with is not None:
             _average(module, load_model(resolve(role.mixed_with), role.outputs, self.device, not adapted), role.share)
         return add_lora(module, self.lora, stored) if adapted and self.lora is not None else module
@@ -60,7 +82,7 @@ class Loader:
         """Whether a frozen model takes the weights that are there. It computes with the same code as the trained one
         then, so that a policy that has not moved gives its reference's log-probs in every bit.
         """
-        if role.liveness != "frozen" or role.mixed_with is not None:
+        if role.liveness != "frozen" or role.mixed_with is not None or self.mesh is not None:
             return False
         return adapted_model(path) in self._bases and (not role.outputs or is_adapter(path))
 
@@ -75,6 +97,8 @@ class Loader:
 
     def _shared(self, path: Path) -> nn.Module:
         """The frozen weights of a directory as a module of its own, without adapters."""
+        if self.mesh is not None:
+            self._bases.clear()
         if path not in self._bases:
             dtype = torch.bfloat16 if self.device.type == "cuda" else torch.float32
             if self.lora is not None and self.lora.quantization is not None:

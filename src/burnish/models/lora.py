@@ -13,8 +13,9 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from burnish.forward.module import bare
+from burnish.forward.module import bare, decoder
 from burnish.forward.nf4 import Nf4Linear, make_dense
+from burnish.forward.sight import sight_of
 from burnish.models.lora_dropout import UpdateDropout
 from burnish.models.precision import tensors_in
 from burnish.util.failures import out_of_memory
@@ -156,7 +157,7 @@ def _fresh(peft: ModuleType, model: nn.Module, lora: Lora) -> PeftModel:
     config = peft.LoraConfig(
         r=lora.rank,
         lora_alpha=lora.alpha if lora.alpha is not None else 2 * lora.rank,
-        target_modules=ALL_LINEAR if ALL_LINEAR in lora.targets else list(lora.targets),
+        target_modules=_targets(model, lora),
         lora_dropout=lora.dropout,
         use_rslora=lora.variant == "rslora",
         use_dora=lora.variant == "dora",
@@ -173,6 +174,19 @@ def _fresh(peft: ModuleType, model: nn.Module, lora: Lora) -> PeftModel:
             f"--lora-targets {','.join(lora.targets)} cannot be adapted ({why}); the linear layers are "
             f"{_layers(model)}, or all of them with {ALL_LINEAR}"
         ) from None
+
+
+def _targets(model: nn.Module, lora: Lora) -> str | list[str]:
+    """The layers that get adapters: of a model that sees, those of the language model inside alone."""
+    if sight_of(model) is None:
+        return ALL_LINEAR if ALL_LINEAR in lora.targets else list(lora.targets)
+    inside = {id(layer) for layer in decoder(model).modules()}
+    every = ALL_LINEAR in lora.targets
+    return [
+        name
+        for name, layer in model.named_modules()
+        if id(layer) in inside and (isinstance(layer, nn.Linear) if every else name.rpartition(".")[2] in lora.targets)
+    ] or list(lora.targets)
 
 
 def _layers(model: nn.Module) -> str:

@@ -35,9 +35,17 @@ class ComputeCopy:
     sums    master parameters and their fp32 gradients at fixed addresses, for CUDA graphs
     halved  whether weights are trained in bf16: then no CUDA graph is captured, which needs their gradients by `leaves`
     states  who takes each gradient as soon as it is there, because ranks divide them (--shard states)
+    runner  of a model that computes by itself, whatever the device (--shard full)
     """
 
-    def __init__(self, model: nn.Module, frozen: bool, exact: bool = False, activations: str = "off") -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        frozen: bool,
+        exact: bool = False,
+        activations: str = "off",
+        runner: ModelRunner | None = None,
+    ) -> None:
         self.model = self.copy = model
         self.stale = False
         self.pairs: list[tuple[nn.Parameter, nn.Parameter]] = []
@@ -45,6 +53,9 @@ class ComputeCopy:
         self.sums: list[tuple[nn.Parameter, Tensor]] = []
         self.halved = _fp32_gradients(model)
         self.states: ShardedStates | None = None
+        if runner is not None:
+            self.runner = runner
+            return
         if not on_gpu(next(model.parameters()).device):
             self.runner = runner_of(model)
             return

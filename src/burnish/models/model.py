@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,19 +22,25 @@ from burnish.engine.protocol import Engine
 from burnish.engine.subprocess.engine import EngineSpec, SubprocessEngine
 from burnish.engine.subprocess.probe import Difference, probe_rows
 from burnish.forward import outputs as forward
+from burnish.forward.context import ContextGroup, ContextRunner
 from burnish.forward.drawn import Temperature
 from burnish.forward.offload import offloaded
 from burnish.forward.outputs import packable
 from burnish.forward.packing import joined, on_gpu
+from burnish.forward.paths import note, paths_of
 from burnish.forward.prefix_tree import Numbers
+from burnish.forward.runner import TransformersRunner
 from burnish.models.chat import Chat
+from burnish.models.layer_shards import LayerShards
 from burnish.models.lora_dropout import UpdateDropout, dropping
 from burnish.models.mixed_precision import ComputeCopy
-from burnish.models.oom_backoff import TokenRoom
+from burnish.models.oom_backoff import TokenRoom, or_out_of_memory
 from burnish.models.path_check import check
 from burnish.models.precision import Precision
 from burnish.models.ranks import Ranks, samples_of_all, streams_of_all
 from burnish.models.save import save_directory
+from burnish.models.sharded_states import ShardedStates
+from burnish.util.work_units import SAMPLING, UNITS
 
 if TYPE_CHECKING:
     from burnish.models.optimiser import Optimiser
@@ -55,6 +61,8 @@ class Model:
     precision: the number formats in which it is saved when the run is over.
     token_room: how many tokens fit into memory at once, since they once did not; shared by the models of a run.
     ranks: the processes of the run, which divide the requests and rows that all of them have.
+    shards: the layers that the ranks divide (--shard full).
+    context_group: the ranks that divide the tokens of a pass (--context-ranks).
     """
 
     name: str
@@ -74,18 +82,28 @@ class Model:
     precision: Precision = field(default_factory=Precision)
     token_room: TokenRoom = field(default_factory=TokenRoom)
     ranks: Ranks = field(default_factory=Ranks)
+    shards: LayerShards | None = None
+    context_group: ContextGroup | None = None
     working: ComputeCopy = field(init=False)
     engine: Engine = field(init=False)
 
     def __post_init__(self) -> None:
-        self.working = ComputeCopy(self.module, self.role.liveness == "frozen", self.exact, self.activations)
-        warning = check(self.module, self.working.runner, self.context, samples=self.engine_spec is None)
+        by_itself = TransformersRunner(self.module) if self.shards is not None else None
+        if self.context_group is not None:
+            by_itself = ContextRunner(self.module, self.context_group)
+        self.working = ComputeCopy(self.module, self.role.liveness == "frozen", self.exact, self.activations, by_itself)
+        picture = self.chat.pictures.shown_to(self.module, self.working.copy)
+        warning = check(self.module, self.working.runner, self.context, self.engine_spec is None, picture)
         self.warnings += [warning] if warning else []
+        if self.shards is not None and on_gpu(self.device):  # CUDA graphs need weights that stay where they are
+            note(self.module, replace(paths_of(self.module), engine=False))
         self.packed = self.packed and packable(self.working.copy)
         if self.trainer is not None:
-            self.trainer.on_step = self.working.weights_moved
-            if self.trainer.states is not None:
+            self.trainer.on_step = self._refresh
+            if isinstance(self.trainer.states, ShardedStates):
                 self.working.divide(self.trainer.states)
+            elif self.shards is not None:
+                self.shards.states = self.trainer.states
         if self.engine_spec is not None:
             self.engine = SubprocessEngine(
                 self.engine_spec, self.module, self.chat, self.context, self._log_probs, self._save, self.warnings
@@ -108,6 +126,12 @@ class Model:
         cached activations are refreshed before the model computes again."""
         if self.trainer is not None and self.trainer.states is not None:
             self.trainer.states.adopt()
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """What was derived from the weights is stale."""
+        if self.shards is not None:
+            self.shards.release()
         self.working.weights_moved()
 
     def dropping(self, clock: Clock) -> AbstractContextManager[None]:
@@ -133,9 +157,17 @@ class Model:
         """A sample for each request, from this model or from a mixture with others (engine/protocol.py)."""
         self.working.current()
         runners = [model.working.current() for model in others]
+        for model in (self, *others):
+            if model.shards is not None and self.engine_spec is None:
+                model.shards.gather()
         alone = stop_rule is None and on_sample is None and feed is None and all(r.after is None for r in requests)
-        if self.ranks.divides and alone:
-            own = self.engine.generate(self.ranks.portion(requests), runners, mix)
+        if alone:
+            here = self.ranks.portion(requests) if self.ranks.divides else requests
+            with UNITS.own_code(SAMPLING) if mix is None else nullcontext():
+                own = self.engine.generate(here, runners, mix)
+            if not self.ranks.divides:
+                return own
+            self.ranks.portion_done()
             return samples_of_all(self.ranks, own)
         return self.engine.generate(requests, runners, mix, stop_rule, on_sample, feed)
 
@@ -177,6 +209,11 @@ class Model:
     ) -> dict[str, Tensor]:
         """Live outputs at the masked tokens, with gradient where grad is on: see forward/outputs.py."""
         runner = self.working.current()
+        if isinstance(runner, ContextRunner) and self.ranks.divides:
+            with runner.dividing():
+                return forward.outputs(
+                    runner, tokens, masks, want, drawn, self.packed, embedded, replayed, input_keys, runner
+                )
         to_host = self.activations == "offload" and torch.is_grad_enabled()
         with offloaded(runner.module) if to_host else nullcontext():
             return forward.outputs(runner, tokens, masks, want, drawn, self.packed, embedded, replayed, input_keys)
@@ -223,7 +260,10 @@ class Model:
         def largest() -> tuple[int, int]:
             return max((sum(lengths[i] for i in batch), len(batch)) for batch in batches()[:1])
 
-        self.token_room.fitting(attempt, largest, lambda: None)
+        if self.shards is not None:  # the other ranks wait in the middle of a pass that cannot be cut
+            or_out_of_memory(attempt, self.ranks.rank, budget)
+        else:
+            self.token_room.fitting(attempt, largest, lambda: None)
         return streams
 
     def _fill(

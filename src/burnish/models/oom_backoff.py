@@ -81,3 +81,17 @@ class TokenRoom:
     def load_state_dict(self, state: dict[str, int | None]) -> None:
         """A run that is resumed with another --token-budget finds out again."""
         self.limit = state["limit"] if state["asked"] == self.asked else None
+
+
+def or_out_of_memory(attempt: Callable[[], T], rank: int, budget: int) -> T:
+    """What `attempt` gives. It is not repeated in smaller pieces: the other ranks are in the middle of an exchange."""
+    try:
+        return attempt()
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
+            raise
+    raise ValueError(
+        f"rank {rank} is out of memory with passes of up to {budget:,} tokens, and where ranks divide gradients or "
+        f"weights (--shard) none can repeat a pass in smaller pieces: use --token-budget {max(1, budget // 2)}, or "
+        "--checkpoint-activations"
+    )

@@ -3,7 +3,7 @@ is saved without pickle."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,11 +15,12 @@ from burnish.core.step import Settings
 from burnish.core.types import Clock
 from burnish.models.ranks import Ranks
 from burnish.models.sharded_states import ShardedStates
+from burnish.models.sharded_weights import ShardedWeights
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
-SHARDS = ("off", "optimiser", "states")  # what ranks divide besides the work
+SHARDS = ("off", "optimiser", "states", "full")  # what ranks divide besides the work
 OPTIMISERS = ("adamw", "adamw16bit", "adamw8bit")
 MASTER_WEIGHTS = ("float32", "split", "bfloat16")  # of what is trained (models/compact_adamw.py)
 
@@ -29,7 +30,7 @@ class Optimiser:
 
     on_step: called after every step, because the weights have moved
     owners: with --shard optimiser the rank that moves each parameter and holds its moments; else empty
-    states: with --shard states the runs of numbers that this rank moves; else None
+    states: with --shard states and full what this rank holds and moves; else None
     others: moments that other ranks hold, while a checkpoint is collected (models/shards.py)
     """
 
@@ -44,7 +45,7 @@ class Optimiser:
         sizes = [p.numel() for p in self.named.values()]
         owners = self.ranks.owners(sizes) if settings.shard == "optimiser" and self.ranks.connected else []
         self.owners = dict(zip(self.named, owners, strict=False))
-        self.states = ShardedStates(self.named, self.ranks) if settings.shard == "states" else None
+        self.states = _divided(self.named, self.ranks, settings.shard)
 
     @property
     def moved(self) -> dict[str, nn.Parameter]:
@@ -124,8 +125,9 @@ class Optimiser:
         }
         return {**states, **self.others}
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        for key, value in state.items():
+    def load_state_dict(self, state: Iterable[tuple[str, Tensor]]) -> None:
+        """Take moments and counts by parameter name, one after the other."""
+        for key, value in state:
             kind, name = key.split("/", 1)
             if self.owners.get(name, self.ranks.rank) != self.ranks.rank:
                 continue
@@ -134,6 +136,13 @@ class Optimiser:
                 value = self.states.own_part(name, value)
             if p.numel():
                 self.adamw.state[p][kind] = value.to(p.device, copy=True)
+
+
+def _divided(named: dict[str, nn.Parameter], ranks: Ranks, shard: str) -> ShardedStates | ShardedWeights | None:
+    """What this rank holds of parameters that ranks divide; None where each has all of them."""
+    if shard == "full":
+        return ShardedWeights(named, ranks) if ranks.connected else None
+    return ShardedStates(named, ranks) if shard == "states" else None
 
 
 def compact_adamw(groups: list[dict[str, object]], optimiser: str, master_weights: str) -> Optimizer:

@@ -21,11 +21,14 @@ from burnish.engine.request import Request, Sample
 from burnish.engine.transformers_engine import TransformersEngine
 from burnish.engine.vocabulary import Vocabulary
 from burnish.forward import attention, plain
-from burnish.forward.module import bare
+from burnish.forward.module import bare, wide
 from burnish.forward.outputs import outputs, packable
 from burnish.forward.packing import on_gpu
 from burnish.forward.paths import Paths, evaluating, note, noted
 from burnish.forward.runner import ModelRunner
+from burnish.forward.sight import sight_of
+from burnish.media.ids import FIRST, media_in
+from burnish.media.store import Ready
 
 KNOWN = frozenset({"llama", "mistral", "qwen2", "qwen3"})  # types whose every path has tests of its own
 LIMIT = {torch.float32: 1e-3, torch.float64: 1e-3}  # of the largest difference of log-probs that counts as none
@@ -33,11 +36,14 @@ HALF_LIMIT = 0.1  # of the mean difference, in half precision: rounding may chan
 REPLY = 3  # tokens sampled for a request
 
 
-def check(model: nn.Module, runner: ModelRunner, context: int, samples: bool = True) -> str:
+def check(
+    model: nn.Module, runner: ModelRunner, context: int, samples: bool = True, picture: Ready | None = None
+) -> str:
     """Find and note the paths that are right for a model; a sentence about those that are not ("": all are).
 
     runner   of the model itself or of its compute copy (models/mixed_precision.py)
     samples  whether it is sampled from in this process
+    picture  one that the model's processor has read, for a model that sees
     A model on which not even padded rows are right under burnish's attention gets transformers' own, for good.
     """
     inner, compute = bare(model), runner.module
@@ -48,7 +54,7 @@ def check(model: nn.Module, runner: ModelRunner, context: int, samples: bool = T
         return ""
     # what compiling found out for the check's few tokens would be found out again for the first real ones
     with torch.no_grad(), evaluating([model, compute]), torch.compiler.set_stance("force_eager"):
-        paths, sentence = _Check(model, runner, context).run(samples)
+        paths, sentence = _Check(model, runner, context, picture).run(samples)
     note(model, paths)
     note(compute, paths)
     return sentence
@@ -77,6 +83,7 @@ class _Check:
     model: nn.Module
     runner: ModelRunner
     context: int
+    picture: Ready | None = None
     troubles: dict[str, str] = field(default_factory=dict)
     read: dict[tuple[int, ...], Tensor] = field(default_factory=dict)
 
@@ -90,6 +97,14 @@ class _Check:
         start = self._draw(4, 0)
         self.rows = [torch.cat([start, self._draw(5, 1)]), torch.cat([start, self._draw(2, 2)]), self._draw(3, 3)]
         self.masks = [torch.arange(len(row)) >= min(len(row) - 1, 4) for row in self.rows]
+        if self.picture is not None and len(self.picture.tokens) + 2 * len(start) + REPLY < self.context:
+            self._show(start, torch.tensor(self.picture.tokens))
+
+    def _show(self, start: Tensor, picture: Tensor) -> None:
+        """Two rows that begin with a picture, and go on differently."""
+        for seed in (4, 5):
+            self.rows.append(torch.cat([start[:2], picture, self._draw(4, seed)]))
+            self.masks.append(torch.arange(len(self.rows[-1])) >= len(picture) + 3)
 
     def run(self, samples: bool) -> tuple[Paths, str]:
         wanted = self._reference(self.rows, self.masks)
@@ -98,12 +113,14 @@ class _Check:
             return self._agrees(path, lambda: (self._outputs(packed), wanted))
 
         ours, padded = packable(self.compute), right("padded rows", packed=False)
-        if not padded and attention.dispatches(type(bare(self.model))):
+        if not padded and sight_of(self.model) is None and attention.dispatches(type(bare(self.model))):
             self.troubles["burnish's attention"] = self.troubles.pop("padded rows")
             for model in (self.model, self.compute):
                 bare(model).config._attn_implementation = "eager"
             ours, padded = False, right("padded rows", packed=False)
         packed = ours and right("packed rows", packed=True)
+        if not padded and self.picture is not None:
+            self._require_right(wanted)
         if not samples or not self.speaks:
             return Paths(packed, padded), "" if packed else self._sentence(Paths(packed, padded))
         prompts = (None,) if on_gpu(next(self.compute.parameters()).device) else (1, None)  # shared in place, copied
@@ -112,6 +129,18 @@ class _Check:
         if not engine and not self._samples("transformers' cache", partial(self._by_transformers, paths)):
             paths = Paths(packed, padded, engine, cached=False)
         return paths, "" if packed and engine else self._sentence(paths)
+
+    def _require_right(self, wanted: Tensor) -> None:
+        """Refuse a model whose pictures cannot be read as transformers reads them, not even row by row."""
+        name = "logp" if self.speaks else "value"
+        path = "rows read one at a time"
+        if not self._agrees(
+            path, lambda: (plain.outputs(self.model, self.rows, self.masks, {name})[name].cpu(), wanted)
+        ):
+            raise ValueError(
+                f"model type {self.kind!r} reads pictures in a way that burnish does not compute: compared with "
+                f"transformers' own log-probs, {path} {self.troubles[path]}; docs/pictures.md lists the types that work"
+            )
 
     def _draw(self, length: int, seed: int) -> Tensor:
         generator = torch.Generator().manual_seed(seed)
@@ -141,10 +170,22 @@ class _Check:
         for row in rows:
             if tuple(row.tolist()) not in self.read:
                 with attention.by_transformers(bare(self.model)):
-                    logps = plain.outputs(self.model, [row], [torch.arange(len(row)) > 0], {name})[name].cpu()
-                self.read[tuple(row.tolist())] = logps
+                    self.read[tuple(row.tolist())] = self._alone(row, name).cpu()
         whole = [self.read[tuple(row.tolist())] for row in rows]
         return torch.cat([logps[mask[1:]] for logps, mask in zip(whole, masks, strict=True)])
+
+    def _alone(self, row: Tensor, name: str) -> Tensor:
+        """The numbers of a row but its first token, as transformers computes them from the processor's own tensors."""
+        sight = sight_of(self.model)
+        if sight is None or not media_in(row):
+            return plain.outputs(self.model, [row], [torch.arange(len(row)) > 0], {name})[name]
+        if not self.speaks:
+            mask = (torch.arange(len(row)) > 0) & (row < FIRST)
+            values = torch.zeros(len(row))
+            values[mask] = plain.outputs(self.model, [row], [mask], {name})[name].float().cpu()
+            return values[1:]
+        logps = torch.log_softmax(wide(sight.whole(row)[:-1]), -1)
+        return logps.gather(-1, row[1:, None].clamp(max=self.vocabulary - 1).to(logps.device))[:, 0]
 
     def _outputs(self, packed: bool) -> Tensor:
         name = "logp" if self.speaks else "value"
@@ -153,7 +194,8 @@ class _Check:
     def _samples(self, path: str, generate: Callable[[list[Request]], list[Sample]]) -> bool:
         """Whether sampled tokens have the reference's log-probs."""
         room = self.context - REPLY
-        requests = [Request(self.rows[i][:room], i, REPLY, float(i > 0)) for i in (0, 2, 2)]
+        seen = range(3, len(self.rows))
+        requests = [Request(self.rows[i][:room], i, REPLY, float(i > 0)) for i in (0, 2, 2, *seen)]
 
         def numbers() -> tuple[Tensor, Tensor]:
             samples = generate(requests)

@@ -9,6 +9,7 @@ import torch
 from burnish.core.step import Notes
 from burnish.core.types import Clock
 from burnish.engine.subprocess.probe import NAME as PROBE
+from burnish.models.layer_shards import held
 
 if TYPE_CHECKING:
     from burnish.models.build import Models
@@ -61,4 +62,4 @@ def _mix(module: torch.nn.Module, source_module: torch.nn.Module, keep: float) -
             )
         if p is source[name]:  # frozen weights under LoRA, which both have in common
             continue
-        p.lerp_(source[name].to(p.dtype), 1 - keep)
+        held(p).lerp_(held(source[name]).to(p.dtype), 1 - keep)

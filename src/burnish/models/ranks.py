@@ -30,6 +30,7 @@ from burnish.core.step import Notes
 from burnish.core.types import Allowed
 from burnish.engine.request import Sample
 from burnish.util.failures import LostRankError
+from burnish.util.work_units import UNITS
 
 T = TypeVar("T")
 MEETING = "BURNISH_RANKS_MEET_AT"  # names a file for the ranks of one machine; their launcher says who is lost
@@ -49,6 +50,7 @@ class Ranks:
     rank: int = 0
     world: int = 1
     _working_apart: list[None] = field(default_factory=list, repr=False, compare=False)
+    _at_end: list[Callable[[], None]] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def connected(self) -> bool:
@@ -68,6 +70,25 @@ class Ranks:
             yield
         finally:
             self._working_apart.pop()
+        if not self._working_apart:
+            self.portion_done()
+
+    def at_end(self, call: Callable[[], None]) -> None:
+        """Have all ranks call this whenever their portions of some work are done."""
+        self._at_end.append(call)
+
+    def portion_done(self) -> None:
+        """This rank has done its portion, as all ranks do."""
+        for call in self._at_end:
+            call()
+
+    def lowest(self, number: int) -> int:
+        """All-reduce: the lowest of the numbers that the ranks pass."""
+        if not self.connected:
+            return number
+        least = torch.tensor([number])
+        _settle(lambda: dist.all_reduce(least, dist.ReduceOp.MIN, async_op=True))
+        return int(least)
 
     def portion(self, items: Sequence[T], sizes: Sequence[int] | None = None) -> list[T]:
         """Consecutive items: the portions of all ranks, one after the other, are all items in order.
@@ -78,6 +99,10 @@ class Ranks:
             return list(items)
         owners = self.owners(sizes if sizes is not None else [1] * len(items))
         return [item for item, rank in zip(items, owners, strict=True) if rank == self.rank]
+
+    def portion_of_groups(self, items: Sequence[T], sizes: Sequence[int], width: int) -> list[T]:
+        """The portion of this rank's group: the same for `width` ranks in a row, which divide each item further."""
+        return Ranks(self.rank // width, self.world // width).portion(items, sizes)
 
     def owners(self, sizes: Sequence[int]) -> list[int]:
         """The rank of each of these items: consecutive ones, about as much for every rank."""
@@ -259,7 +284,8 @@ def _waited(work: dist.Work, on_gpu: bool) -> bool:
         work.wait()
         return True
     try:
-        work.wait(TICK)
+        with UNITS.waiting():
+            work.wait(TICK)
     except RuntimeError:
         if work.is_completed():
             raise

@@ -24,15 +24,15 @@ def require_same_tokens(method: Method, base: Path) -> None:
         role = method.models[name]
         for source in (role.source, role.mixed_with):
             if source is not None and source != "base" and role.follows is None:
-                found = difference(base, resolve(source))
-                if found:
+                differs = difference(base, resolve(source))
+                if differs:
                     other = (
                         f"; {BY_TEXT} read the text in the teacher's own tokens, and sft learns from what any model "
                         f"writes (burnish rate --model {source} --reply best)"
                     )
                     raise ValueError(
                         f"the model {source!r} ({name}) has another tokenizer than the model that it is to read tokens "
-                        f"of: {found}; pass one with the same tokenizer, such as a larger model of the same family"
+                        f"of: {differs}; pass one with the same tokenizer, such as a larger model of the same family"
                         + (other if name == "teacher" else "")
                     )
 
@@ -41,14 +41,14 @@ def token_readers(method: Method) -> set[str]:
     """The models that read tokens of others: in a part that does not let them write, or in a term. Critics among them,
     which have a value for each token; not what reads replies as text (`kind` "words").
     """
-    found: set[str] = set()
+    readers: set[str] = set()
     for phase in method.phases:
         groups = [placed.part.reads for placed in phase.parts() if getattr(placed.part, "kind", "") != "words"]
         for reads in [*groups, *(term.reads for term in phase.learn.terms)]:
             asked = [name.removeprefix("model:").split(".") for name in reads if name.startswith("model:")]
             writes = {model for model, what in asked if what == "generate"}
-            found |= {model for model, what in asked if what in (*READS, "value") and model not in writes}
-    return {name for name in found if name in method.models}
+            readers |= {model for model, what in asked if what in (*READS, "value") and model not in writes}
+    return {name for name in readers if name in method.models}
 
 
 def difference(one: Path, other: Path) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from torch import nn
 
+from burnish.models.layer_shards import held
 from burnish.util.files import read_json
 
 SIZES = {  # whole numbers from 1 to this one; what is larger is a mistake, and would take for ever to build
@@ -67,7 +68,8 @@ def require_finite_weights(model: nn.Module, path: Path) -> None:
     for name, weight in model.named_parameters():
         if not weight.is_floating_point() or weight.is_meta:
             continue
-        if not math.isfinite(float(weight.detach().sum())) and not bool(weight.detach().isfinite().all()):
+        own = held(weight.detach())
+        if not math.isfinite(float(own.sum())) and not bool(own.isfinite().all()):
             raise ValueError(
                 f"the weight {name} in {path} is not finite (NaN or infinity); a model cannot compute with it, so "
                 "pass another directory"

@@ -7,6 +7,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from burnish.models.chat import Chat
@@ -40,6 +41,36 @@ def save_directory(
     if (path / "adapter_config.json").is_file():
         _settle_config(path / "adapter_config.json")
     elif precision is not None:
+        write_dtype(path / "config.json", precision.main)
+    for name, content in chat.files.items():
+        (path / name).write_bytes(content)
+
+
+def save_part(
+    model: nn.Module, chat: Chat, path: Path, weights: dict[str, Tensor], precision: Precision | None, first: bool
+) -> None:
+    """Some weights of a model in files of their own, as each of several ranks writes some (models/write_by_ranks.py).
+
+    transformers' save_pretrained writes nothing on other ranks than the first, without a word.
+    first: whether the configuration and the tokenizer are written beside them
+    """
+    from huggingface_hub import split_torch_state_dict_into_shards
+    from transformers.core_model_loading import revert_weight_conversion
+    from transformers.modeling_utils import remove_tied_weights_from_state_dict
+
+    inner: Any = model
+    whole = weights if precision is None else precision.cast(weights)
+    named = revert_weight_conversion(inner, remove_tied_weights_from_state_dict(whole, inner))
+    for file, names in split_torch_state_dict_into_shards(named, max_shard_size=SHARD).filename_to_tensors.items():
+        save_file({name: named[name].contiguous() for name in names}, path / file, metadata={"format": "pt"})
+    if not first:
+        return
+    inner.config.architectures = [type(inner).__name__]
+    inner.config.dtype = str(next(iter(whole.values())).dtype).removeprefix("torch.")
+    inner.config.save_pretrained(path)
+    if inner.can_generate():
+        inner.generation_config.save_pretrained(path)
+    if precision is not None:
         write_dtype(path / "config.json", precision.main)
     for name, content in chat.files.items():
         (path / name).write_bytes(content)

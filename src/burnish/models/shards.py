@@ -11,18 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from burnish.models import write_by_ranks
 from burnish.models.build import Models
 from burnish.models.model import Model
 from burnish.models.optimiser import Optimiser
 from burnish.models.ranks import Ranks
-from burnish.models.sharded_states import whole_masters, whole_states
+from burnish.models.sharded_states import ShardedStates, whole_masters, whole_states
 
 MOMENTS = "moments"  # what rank 0 asks for
 
 
 def sharded(models: Models) -> list[Model]:
     """The models whose moments several ranks hold."""
-    return [model for model in models.trained() if model.optimiser.owners or model.optimiser.states]
+    return [m for m in models.trained() if m.shards is None and (m.optimiser.owners or m.optimiser.states)]
 
 
 def ask(models: Models) -> None:
@@ -37,15 +38,23 @@ def forget(models: Models) -> None:
     """On rank 0: a checkpoint has what it needs of the others."""
     for model in sharded(models):
         model.optimiser.others = {}
-        if model.optimiser.states is not None:
+        if isinstance(model.optimiser.states, ShardedStates):
             model.optimiser.states.whole = {}
 
 
 def serve(models: Models) -> Any:
-    """On the other ranks: send moments as often as rank 0 asks for them; then what else it says."""
-    while (message := models.ranks.from_first(None)) == MOMENTS:
-        _exchange(models)
-    return message
+    """On the other ranks: send moments, or write, as often as rank 0 asks for it; then what else it says."""
+    while True:
+        message = models.ranks.from_first(None)
+        if message == MOMENTS:
+            _exchange(models)
+        elif not write_by_ranks.serve(models, message):
+            return message
+
+
+def serve_once(models: Models) -> None:
+    """On the other ranks: write along, when rank 0 saves the product."""
+    write_by_ranks.serve(models, models.ranks.from_first(None))
 
 
 def _exchange(models: Models) -> None:
@@ -54,7 +63,7 @@ def _exchange(models: Models) -> None:
         parts = _collected(models.ranks, optimiser.state_dict())
         if not models.ranks.rank:
             optimiser.others = _together(optimiser, parts)
-        if optimiser.states is not None and optimiser.states.masters:
+        if isinstance(optimiser.states, ShardedStates) and optimiser.states.masters:
             masters = {f"master/{name}": p.detach() for name, p in optimiser.moved.items()}
             parts = _collected(models.ranks, masters)
             if not models.ranks.rank:

@@ -38,10 +38,23 @@ def check_config(path: Path) -> None:
         ) from None
     if not isinstance(told, dict):
         raise ValueError(f"{file} is not a JSON object; write the model again with save_pretrained")
+    _check_quantised(told.get("quantization_config"), path)
     size = sum(weights.stat().st_size for weights in path.glob("*.safetensors"))
     for config in (told, told.get("text_config")):
         if isinstance(config, dict):
             _check_numbers(config, file, size)
+
+
+def _check_quantised(stored: object, path: Path) -> None:
+    """Refuse weights that are stored quantised: they have no gradient, and no kernel of ours reads them."""
+    how = stored.get("quant_method") if isinstance(stored, dict) else None
+    if how is None and isinstance(stored, dict) and (stored.get("load_in_4bit") or stored.get("load_in_8bit")):
+        how = "bitsandbytes"
+    if how is not None and how != "mxfp4":  # gpt-oss is published so; transformers can widen it
+        raise ValueError(
+            f"the weights in {path} are quantised by {how}, and training needs the model that they were made from; "
+            "pass that (if it is too large: --lora 16 --quantization nf4 makes 4 bits of each weight while it is read)"
+        )
 
 
 def _check_numbers(config: dict[str, Any], file: Path, size: int) -> None:

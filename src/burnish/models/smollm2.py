@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from burnish.models.gguf import split_digits
 from burnish.util.paths import home
 
 if TYPE_CHECKING:
@@ -148,11 +149,7 @@ def _convert(gguf: Path, folder: Path) -> Path:
 
 def _mend(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
     """Put back what the conversion lost: digits one by one, the end of a message as eos, a pad, the chat template."""
-    from tokenizers import pre_tokenizers
-
-    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )
+    split_digits(tokenizer, "smollm")
     tokenizer.eos_token, tokenizer.pad_token = END, PAD
     tokenizer.model_max_length = CONTEXT
     tokenizer.chat_template = tokenizer.chat_template or CHAT_TEMPLATE

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from burnish.tool_calls.table import format_named
 from burnish.util.paths import expanded
@@ -146,17 +146,21 @@ def read_options(given: str | None) -> dict[str, object]:
     return options
 
 
-def special_values(tokenizer: Any) -> dict[str, str]:
+def special_values(tokenizer: object) -> dict[str, str]:
     """bos_token, eos_token and the like, as templates read them."""
     named = getattr(tokenizer, "special_tokens_map", None) or getattr(tokenizer, "named", {})
     return {name: str(token) for name, token in named.items() if isinstance(token, str)}
 
 
 class Template:
-    """A chat template that is rendered within limits. values: bos_token, eos_token and the like."""
+    """A chat template that is rendered within limits. values: bos_token, eos_token and the like.
+
+    parts: whether it takes lists of parts alone, so that a text becomes such a list (templates of models that see)
+    """
 
     def __init__(self, text: str, values: Mapping[str, object]) -> None:
         self.text, self.values = text, dict(values)
+        self.parts = False
 
     def render(self, messages: Sequence[Mapping[str, object]], generation: bool, tools: object = None) -> str:
         """The messages as text. generation: up to where the assistant's reply begins. tools: JSON schemas."""
@@ -164,6 +168,8 @@ class Template:
 
         from burnish.models.template_sandbox import TooMuch
 
+        if self.parts:
+            messages = [_in_parts(message) for message in messages]
         values = {"messages": list(messages), "tools": tools, "documents": None, **self.values}
         values["add_generation_prompt"] = generation
         try:
@@ -202,7 +208,15 @@ class Template:
         return room, room.from_string(self.text)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Template:
-        return Template(self.text, self.values)
+        twin = Template(self.text, self.values)
+        twin.parts = self.parts
+        return twin
+
+
+def _in_parts(message: Mapping[str, object]) -> Mapping[str, object]:
+    """A message whose text is a list of one part."""
+    content = message.get("content")
+    return {**message, "content": [{"type": "text", "text": content}]} if isinstance(content, str) else message
 
 
 def _roles(messages: Sequence[Mapping[str, object]]) -> str:

@@ -8,7 +8,6 @@ messages gets the schemas before the first message of the user.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from burnish.models.template import Template
 
@@ -77,7 +76,7 @@ _HEAD = (
 _PROBE = "\u2042SYSTEM\u2042"
 
 
-def with_tools(template: str, values: Mapping[str, Any]) -> str:
+def with_tools(template: str, values: Mapping[str, object]) -> str:
     """A chat template that writes tools, calls and results; itself, where it does so already.
 
     values: bos_token, eos_token and the like

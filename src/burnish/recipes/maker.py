@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from burnish.config.flags import ALIASES
+
 Rows = list[dict[str, object]]
 
 
@@ -32,7 +34,8 @@ class Maker:
     def known(self) -> set[str]:
         """The options of the stage."""
         names = {one.name for one in dataclasses.fields(self.options)} - {"out", "json"}
-        return names | ({self.positional} if self.positional else set())
+        earlier = {old for old, now in ALIASES.items() if now in names}
+        return names | earlier | ({self.positional} if self.positional else set())
 
     def words(self, options: Mapping[str, object]) -> list[str]:
         """The words of the command line that say these options."""

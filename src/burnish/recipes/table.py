@@ -6,15 +6,16 @@ from collections.abc import Iterable
 
 from rich.table import Table
 
+from burnish.evals.better import GREEDY, SAMPLED, written
 from burnish.evals.heldout import Outcome
 from burnish.recipes.state import StageState
-from burnish.report.final_message import estimate
+from burnish.report.measured import estimate
 
 COLUMNS = ("stage", "what", "held-out", "before", "after", "minutes", "tokens")
 
 
 def rows(stages: Iterable[StageState]) -> list[list[str]]:
-    """The cells of the table; accuracies are of greedy replies, with those of sampled ones in brackets."""
+    """The cells of the table; the measure of each stage, with that of greedy or sampled replies in brackets."""
     return [
         [
             one.name + ("" if one.done else " (not done)"),
@@ -56,7 +57,10 @@ def _shown(stored: dict[str, object] | None) -> str:
         return ""
     outcome = Outcome.from_json(stored)
     value = estimate(outcome).partition(" [")[0]
-    return value if outcome.sampled is None else f"{value} ({outcome.sampled.accuracy.mean:.1%})"
+    if outcome.measure in GREEDY:
+        return value if outcome.greedy is None else f"{value} (greedy {written(outcome.measure, outcome.greedy.mean)})"
+    right = outcome.sampled.accuracy if outcome.sampled is not None else None
+    return value if right is None else f"{value} ({written(SAMPLED, right.mean)} of sampled replies right)"
 
 
 def _number(numbers: dict[str, object]) -> str:

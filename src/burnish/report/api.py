@@ -13,13 +13,15 @@ from typing import Any
 
 from burnish.report.catalogue import UNREADABLE, Summary, name_of, printable, readable, summary, unreadable
 from burnish.report.definitions import definitions
+from burnish.report.manager import Manager
+from burnish.report.orders import carry_out, queue_of, schema
 from burnish.report.titles import titles
 from burnish.report.tree import Node, calls_in, tree_of
-from burnish.store.control import order
 from burnish.store.health import RECENT, WINDOW, HealthLimits, worries
 from burnish.store.reader import ORDERS, RunStore, find_runs, open_store
-from burnish.store.records import TraceOrder, TraceRow
+from burnish.store.records import Evaluation, TraceOrder, TraceRow
 from burnish.store.schema import FILE
+from burnish.util.json_types import Json
 
 Query = dict[str, str]
 SPARK = 60  # points of the sparkline in the list of runs
@@ -31,8 +33,9 @@ RUNS_MOST = 12  # runs whose traces of one prompt are compared
 class Api:
     """Queries on the runs below one folder. Runs are addressed by name, so no other file can be read."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, *, read_only: bool = False) -> None:
+        self.root, self.read_only = root, read_only
+        self.manager = Manager(root)
         self._cache: dict[Path, tuple[object, dict[str, Any]]] = {}
         self.answers: dict[str, Callable[[Query], object]] = {
             "runs": self.runs,
@@ -43,6 +46,9 @@ class Api:
             "tree": self.tree,
             "prompt": self.prompt,
             "steps": self.steps,
+            "queue": lambda query: {**queue_of(self.manager), "read_only": self.read_only},
+            "schema": lambda query: schema(query.get("method", "grpo")),
+            "log": lambda query: {"text": self.manager.log(query.get("run", ""))},
             "definitions": lambda query: [dataclasses.asdict(entry) for entry in definitions()],
         }
 
@@ -76,9 +82,10 @@ class Api:
             if path not in self._cache or self._cache[path][0] != stamp or self._cache[path][1]["state"] in _CHANGING:
                 self._cache[path] = (stamp, self._row(path))
             rows.append(self._cache[path][1])
-        return sorted(rows, key=lambda run: -run["created"])
+        notes = self.manager.notes()
+        return sorted((_noted(row, notes.get(row["name"], {})) for row in rows), key=lambda run: -run["created"])
 
-    def _row(self, path: Path) -> dict[str, Any]:
+    def _row(self, path: Path) -> dict[str, object]:
         """One row of the list; for an unreadable run, a row with the error."""
         try:
             with open_store(path) as store:
@@ -101,7 +108,7 @@ class Api:
                 "environment": info.get("environment", {}),
                 "git": info.get("git"),
                 "lr": info.get("lr"),
-                "evaluation": store.evaluation(),
+                "evaluation": {when: one and _measured(one) for when, one in store.evaluation().items()},
                 "metrics": _columns(rows),
                 "titles": titles(
                     [*dict.fromkeys(name for row in rows for name in row if name != "step"), *_held(store)]
@@ -176,14 +183,16 @@ class Api:
             traces += [{"run": name, **row} for row in rows]
         return traces
 
-    def order(self, query: Query) -> dict[str, str]:
-        """Pause, resume, checkpoint or stop a run."""
-        with self.open(query) as store:
-            folder, state = store.folder, store.state()
-        if state != "running":
-            raise ValueError(f"this run is {state}; only a running run takes orders")
-        order(folder, query.get("action", ""))
-        return {"ordered": query["action"]}
+    def order(self, query: Query) -> dict[str, object]:
+        """Control a run, start or queue one, or file it (report/orders.py)."""
+        if self.read_only:
+            raise ValueError("this dashboard is read-only; start burnish ui without --read-only")
+
+        def run() -> tuple[Path, str]:
+            with self.open(query) as store:
+                return store.folder, store.state()
+
+        return carry_out(self.manager, query, run)
 
 
 def _as_json(value: object) -> bytes:
@@ -227,6 +236,14 @@ def _page(query: Query) -> int:
     return max(1, min(MOST, _integer(query, "limit", PAGE)))
 
 
+def _noted(row: dict[str, Any], note: Mapping[str, Json]) -> dict[str, Any]:
+    """A row of the list with what people wrote down of the run: a note, further tags, whether it is in the archive."""
+    tags = note.get("tags")
+    more = [str(tag) for tag in tags if tag not in row["tags"]] if isinstance(tags, list) else []
+    written = {"note": str(note.get("note") or ""), "archived": bool(note.get("archived")), "own_tags": more}
+    return {**row, **written, "tags": [*row["tags"], *more]}
+
+
 def _listed(run: Summary, store: RunStore) -> dict[str, Any]:
     """A run in the list: its summary, and a sparkline of its reward (or loss, for a run without rewards)."""
     from burnish.report.numbers import trained_series
@@ -242,7 +259,14 @@ def _listed(run: Summary, store: RunStore) -> dict[str, Any]:
 
 def _held(store: RunStore) -> list[str]:
     """The metric of the evaluations before and after training, as it is named among the metrics of a step."""
-    return [f"heldout/{one['name'].removeprefix('held-out ')}" for one in store.evaluation().values() if one]
+    return [name for one in store.evaluation().values() if one for name in _measured(one)["metrics"]]
+
+
+def _measured(stored: Evaluation) -> dict[str, Any]:
+    """A stored evaluation with its values by the names of metrics; the first is the measure."""
+    from burnish.evals.heldout import Outcome
+
+    return {**stored, "metrics": Outcome.from_json({"shown": [], **stored}).metrics()}
 
 
 def _history(store: RunStore) -> list[dict[str, Any]]:

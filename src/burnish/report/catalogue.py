@@ -155,14 +155,14 @@ def result_of(store: RunStore) -> str:
     if after and state_of(store.info()) != "running":  # a resumed run has one from before it was resumed
         name = after["name"]
         reached = _written(name, after["value"]["mean"])
-        return f"{_written(name, before['value']['mean'])} -> {reached}" if before else reached
+        return f"{_short(name)} " + (f"{_written(name, before['value']['mean'])} -> {reached}" if before else reached)
     last = store.sql("SELECT name, value FROM metrics WHERE name LIKE 'heldout/%' ORDER BY step DESC, rowid LIMIT 1")
     last = last or store.sql("SELECT name, value FROM metrics WHERE name = 'reward' ORDER BY step DESC LIMIT 1")
     if not last or last[0]["value"] is None:
         return ""
     name, value = last[0]["name"], last[0]["value"]
     start = f"{_written(name, before['value']['mean'])} -> " if before and name != "reward" else ""
-    return f"{start}{_written(name, value)} so far" + (" (reward)" if name == "reward" else "")
+    return f"{_short(name.removeprefix('heldout/'))} {start}{_written(name, value)} so far"
 
 
 def pick(run: str, root: str | Path = RUNS) -> Path:
@@ -191,7 +191,13 @@ def duration(seconds: float) -> str:
     return f"{max(0.0, seconds):.0f} s"
 
 
+def _short(name: str) -> str:
+    from burnish.evals.better import short
+
+    return short(name.removeprefix("held-out "))
+
+
 def _written(name: str, mean: float) -> str:
-    from burnish.report.numbers import written
+    from burnish.evals.better import written
 
     return written(name, mean)

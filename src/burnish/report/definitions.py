@@ -54,6 +54,11 @@ GENERAL: list[Definition] = [
             "changed the reward",
             "up",
         ),
+        (
+            "preference_cycles",
+            "share of the triples of different replies to a prompt of which, by --preference, each beats another: no "
+            "score of single replies explains them",
+        ),
         ("correct", "share of the sampled traces that the verifier counts as correct", "up"),
         ("length", "mean tokens of a reply (of each of its turns, where there are several)"),
         ("cut_off", "share of the replies that ran into max_new_tokens", "down"),
@@ -237,6 +242,8 @@ GENERAL: list[Definition] = [
         "Learning",
         ("grad_norm", "norm of the gradient of the model that the method trains and saves, before clipping"),
         ("*/grad_norm", "the same for another trained model (critic/grad_norm)"),
+        ("lr", "learning rate of the step's updates, by the schedule"),
+        ("*/lr", "the same for another trained model (critic/lr)"),
         ("trust/kl", "KL between the policies before and after the update"),
         ("trust/accepted", "share of the updates that the line search accepted"),
         ("evolution/best", "mean score of the best candidate of the step's population", "up"),
@@ -317,10 +324,17 @@ GENERAL: list[Definition] = [
     *_chapter(
         "Held out",
         (
-            "heldout/accuracy",
-            "accuracy of the greedy replies (temperature 0) to held-out tasks, every eval_every steps",
+            "heldout/sampled_accuracy",
+            "share of the replies to held-out tasks, sampled at eval_temperature, that are right",
             "up",
         ),
+        ("heldout/accuracy", "accuracy of the greedy replies (temperature 0) to held-out tasks", "up"),
+        ("heldout/reward", "mean reward of sampled replies to held-out tasks", "up"),
+        ("heldout/greedy_reward", "mean reward of the greedy replies to held-out tasks", "up"),
+        ("heldout/success", "share of held-out episodes that are won, sampled at eval_temperature", "up"),
+        ("heldout/greedy_success", "share of held-out episodes that are won by greedy replies", "up"),
+        ("heldout/cut_off", "share of the held-out replies that ran into max_new_tokens", "down"),
+        ("heldout/*perplexity", "exp of the negative log-likelihood of held-out demonstrations", "down"),
         ("heldout/*", "the same number as in training, measured on held-out data; for tasks without a verifier"),
     ),
     *_chapter(

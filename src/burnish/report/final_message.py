@@ -12,12 +12,16 @@ from rich.text import Text
 from burnish.compose.seats import read_opponent
 from burnish.config.options import Options
 from burnish.evals.best import Score
+from burnish.evals.better import ACCURACY, better_is_lower
 from burnish.evals.evaluate import can_evaluate
 from burnish.methods.table import find
-from burnish.report.numbers import better_is_lower, written
+from burnish.models.template import NAMES
+from burnish.report.measured import cut, estimate, measured
 from burnish.reward_functions.resolve import IN_PYTHON, read_rewards, reward_text
 from burnish.rewards.read import split_rewards
 from burnish.run.lengths import Needs
+from burnish.run.reply_length import SHORT
+from burnish.tasks.resolve import datasets_of
 
 if TYPE_CHECKING:
     from burnish.evals.evaluate import Interval, Shown
@@ -39,42 +43,39 @@ REWARDS = {  # methods -> the reward that reads their product, where that is not
 ANSWERS = 5
 
 
-def verdict(result: Result, tasks: int) -> list[str]:
-    """Held-out score before and after training with 95% intervals, the gain, and what `_ending` says."""
+def verdict(result: Result, tasks: int, longest: int = 0) -> list[str]:
+    """Held-out measure before and after training with 95% intervals, the gain, and what `_ending` says.
+
+    longest: --max-new-tokens, at which replies are cut
+    """
     before, after = result.before, result.after
     if after is None:
         return []
-    name = after.name.removeprefix("held-out ")
     if result.model is None:
-        return _chosen(before, after, name)
-    label = f"held-out {name}" + (", greedy" if after.sampled else "")
+        return _chosen(before, after)
+    before = before and before.like(after.measure)
     if before is None or before.name != after.name:
-        return [f"{label}: {estimate(after)}", *_sampled(None, after), *_ending(result)]
+        before = None
+    lines = [*measured(before, after), *cut(before, after, longest)]
+    if before is None:
+        return [*lines, *_ending(result)]
     gain = after.value.mean - before.value.mean
-    points = f"{100 * gain:+.1f} points" if name.endswith("accuracy") else f"{gain:+.3f}"
-    also = [
-        f"{k} {before.also[k]:.3f} -> {after.also[k]:.3f}" for k in ("margin",) if k in before.also and k in after.also
-    ]
-    lines = [", ".join([f"{label}: {estimate(before)} -> {estimate(after)}", points, *also])]
-    lines += _sampled(before, after)
-    both = before.sampled and after.sampled and (before.sampled.accuracy, after.sampled.accuracy)
-    if both and both[1].low > both[0].high:
-        return [*lines, *_ending(result)]  # sampled replies have become better, whatever the greedy ones did
+    worse = gain > 0 if better_is_lower(after.name) else gain < 0
     if after.value.low < after.value.high and _overlap(before.value, after.value):
         lines.append(
             f"The 95% intervals overlap: on {tasks} tasks this may be chance. More --steps or held-out tasks "
             "(--eval-tasks) will tell."
         )
-    elif better_is_lower(name) and gain > 0 or not better_is_lower(name) and gain < 0:
+    elif worse:
         lines.append("The model got worse: try a smaller --lr, or fewer --steps.")
     return [*lines, *_ending(result)]
 
 
-def _chosen(before: Outcome | None, after: Outcome, name: str) -> list[str]:
+def _chosen(before: Outcome | None, after: Outcome) -> list[str]:
     """The score of the replies of a method that trains nothing, and that of the model's own replies."""
-    lines = [f"held-out {name} of the method's replies: {estimate(after)}"]
+    lines = [f"held-out {after.measure} of the method's replies: {estimate(after)}"]
     if before is not None and before.name == after.name:
-        several = before.sampled
+        several = before.sampled if before.measure == ACCURACY else None
         beside = f"; sampled at temperature {several.temperature:g}: {several.accuracy}" if several else ""
         lines.append(f"of the model's own replies, greedy: {estimate(before)}{beside}")
     return lines
@@ -84,20 +85,6 @@ def _overlap(one: Interval, other: Interval) -> bool:
     return one.low <= other.high and other.low <= one.high
 
 
-def _sampled(before: Outcome | None, after: Outcome) -> list[str]:
-    """The accuracy of sampled replies, which stands beside that of the greedy ones."""
-    was, now = before.sampled if before else None, after.sampled
-    if now is None:
-        return []
-    several = [(f"pass@{now.k} ", "passed"), (f"majority@{now.k} ", "majority")] if now.k > 1 else []
-    told = []
-    for label, name in [("", "accuracy"), *several]:
-        start, end = was and getattr(was, name), getattr(now, name)
-        text = f"{start} -> {end}, {100 * (end.mean - start.mean):+.1f} points" if start else str(end)
-        told.append(label + text)
-    return [f"held-out accuracy, sampled at temperature {now.temperature:g}: {'; '.join(told)}"]
-
-
 def _ending(result: Result) -> list[str]:
     """Why the run ended early, and which checkpoint is the best."""
     done, best = result.metrics[-1]["step"] + 1 if result.metrics else 0, result.best
@@ -105,19 +92,10 @@ def _ending(result: Result) -> list[str]:
     after = Score(best.name, done, result.after.value.mean) if best and result.after else None
     if best is not None and best.step != done and best.better(after):
         lines.append(
-            f"The best checkpoint is that of step {best.step}, held-out {best.name} {written(best.name, best.value)}: "
+            f"The best checkpoint is that of step {best.step}, held-out {best.told()}: "
             f"{result.folder / 'best'} (--product best makes it the model)"
         )
     return lines
-
-
-def estimate(outcome: Outcome) -> str:
-    """A held-out score with its interval, if it has one, and the share of ties, if there are any."""
-    name, value = outcome.name, outcome.value
-    ties = f" ({outcome.also['ties']:.0%} ties)" if outcome.also.get("ties") else ""
-    if value.low == value.high:
-        return f"{written(name, value.mean)}{ties}"
-    return f"{written(name, value.mean)} [{written(name, value.low)}, {written(name, value.high)}]"
 
 
 def answers(before: Outcome | None, after: Outcome | None) -> Table | None:
@@ -176,7 +154,7 @@ def next_steps(run: ObservedRun, result: Result) -> list[tuple[str, str]]:
         reward = shlex.quote(f"{REWARDS[run.config.method]}({result.model})")
         return [
             (f"burnish eval-reward {reward} {rows}", "whether it can be trusted"),
-            (f"burnish train grpo {rows} --reward {reward}", "train with it"),
+            (f"burnish train grpo {rows}{_same_model(run, result)} --reward {reward}", "train with it"),
             *again,
         ]
     if not run.method.generates:
@@ -184,25 +162,40 @@ def next_steps(run: ObservedRun, result: Result) -> list[tuple[str, str]]:
             return again
         if run.method.product == "prm":
             reward = shlex.quote(f"prm({result.model})")
-            return [(f"burnish train best_of_n --task TASK --reward {reward}", "choose replies with it"), *again]
+            chosen = f"burnish train best_of_n {rows}{_same_model(run, result)} --reward {reward}"
+            return [(chosen, "choose replies with it"), *again]
         if run.config.method == "refusal_classifier":
             return [(f"burnish refusals {model} {rows}{_categories(run)} --split heldout", "what it finds"), *again]
         if run.config.method in GUIDED_BY:
-            guided = f"{GUIDED_BY[run.config.method]} --model {shlex.quote(options.model)}"
-            return [(f"burnish train {guided} {rows} --value-model {model}", "guide the model with it"), *again]
+            guided = f"{GUIDED_BY[run.config.method]} {rows}{_same_model(run, result)} --value-model {model}"
+            return [(f"burnish train {guided}", "guide the model with it"), *again]
         if run.method.product == "value":
-            return [(f"burnish train dvpo {rows} --value-model {model}", "train with it"), *again]
+            trained = f"burnish train dvpo {rows}{_same_model(run, result)} --value-model {model}"
+            return [(trained, "train with it"), *again]
         return [
             (f"burnish eval {model} {rows}", "how many pairs it puts in the right order"),
-            (f"burnish train grpo {rows} --reward-model {model}", "train with it"),
+            (f"burnish train grpo {rows}{_same_model(run, result)} --reward-model {model}", "train with it"),
             *again,
         ]
     if run.config.method == "genarm_rm":
-        return [
-            (f"burnish train genarm --model MODEL --task TASK --reward-lm {model}", "guide a model with it"),
-            *again,
-        ]
+        ordered = [(f"burnish eval {model} {rows}", "how many pairs it puts in the right order")] if rows else []
+        guided = f"burnish train genarm {rows}{_same_model(run, result)} --reward-lm {model}"
+        return [*ordered, *([(guided, "guide a model with it")] if rows and can_evaluate(run.source) else []), *again]
     return [(f"burnish chat {model}", "talk to it"), *_evaluation(run, model), *again]
+
+
+def _same_model(run: ObservedRun, result: Result) -> str:
+    """The flags that name the model that the run started from, with the chat template that the run gave it."""
+    options = run.config.options
+    words = [f"--model {shlex.quote(options.model)}"] if options.model != Options.model else []
+    if options.chat_template is not None and result.model is not None:
+        named = options.chat_template in NAMES
+        kept = str(result.model / "chat_template.jinja")  # config.yaml has the whole text, which is no flag
+        words.append(f"--chat-template {shlex.quote(options.chat_template if named else kept)}")
+    for name in ("system_prompt", "template_option"):
+        value = getattr(options, name)
+        words += [f"--{name.replace('_', '-')} {shlex.quote(value)}"] if value else []
+    return "".join(f" {word}" for word in words)
 
 
 def _categories(run: ObservedRun) -> str:
@@ -267,6 +260,8 @@ def _evaluation(run: ObservedRun, model: str) -> list[tuple[str, str]]:
         words.append(f"--opponent {shlex.quote(model_of)}")
     for name in ("max_new_tokens", "max_length", "on_long", "tools", "turns"):
         value, usual = getattr(options, name), getattr(Options, name)
+        if name == "max_new_tokens" and not datasets_of(run.source):
+            usual = SHORT  # what `burnish eval` takes for the tasks in the box
         words += [f"--{name.replace('_', '-')} {shlex.quote(str(value))}"] if value != usual else []
     return [(" ".join(words), what)]
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from burnish.config.options import Options
 from burnish.core.step import Settings
+from burnish.evals.better import kind_of, sampled_first
 from burnish.evals.evaluate import can_evaluate
 from burnish.models.template import ASSUMED
+from burnish.run.lengths import Needs
 from burnish.run.observed import ObservedRun
 from burnish.run.passes import passes
 from burnish.run.reward_versions import written
@@ -78,17 +80,26 @@ def _same_replies(run: ObservedRun) -> str:
 
 
 def _judged(run: ObservedRun) -> str:
-    """How many held-out replies are judged, and how they are decoded; empty where none are."""
+    """What is measured on how many held-out rows, and how replies are decoded; empty where nothing is."""
     options = run.config.options
     if run.source.size("heldout") == 0:
         return "nothing: no prompt of the data is held out; more rows, or split= and heldout= after a comma, give some"
-    if options.eval_tasks and options.eval_measure == "loss":
-        return f"the method's own measure of {run.held_out:,} held-out rows"
-    if not options.eval_tasks or not run.method.generates or not can_evaluate(run.source):
+    if not options.eval_tasks:
         return ""
-    beside = f", and {options.eval_k} sampled at temperature {options.eval_temperature:g}"
-    sampled = beside if options.eval_k and options.eval_temperature else ""
-    return f"{run.held_out:,} held-out tasks, one greedy reply each (temperature 0){sampled}"
+    kind, sampled = kind_of(run.method, run.source, options.eval_measure), options.eval_k and options.eval_temperature
+    rows = f"{run.held_out:,} held-out"
+    if kind == "scored":
+        return f"{rows} prompts, the mean reward of the replies that the method samples"
+    greedy = "one greedy reply each (temperature 0)"
+    several = f"{options.eval_k} sampled at temperature {options.eval_temperature:g}"
+    if kind == "judged":
+        if sampled and sampled_first(run.method, options.eval_measure):
+            return f"{rows} tasks, {several}, by which the best checkpoint is found, and {greedy}"
+        return f"{rows} tasks, {greedy}" + (f", and {several}" if sampled else "")
+    what = "likelihood of the replies" if "chosen" not in Needs.of(run.method).replies else "order of the pairs"
+    told = f"{rows} rows, the {what}" if not run.method.samples else f"{rows} rows, the method's own loss"
+    judged = options.eval_measure == "auto" and run.method.generates and can_evaluate(run.source)
+    return told + (f"; before and after training also {greedy}" if judged else "")
 
 
 def _on_ray(options: Options) -> str:

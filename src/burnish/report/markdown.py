@@ -17,7 +17,7 @@ def markdown(report: RunReport) -> str:
         *(f"> **{kind.replace('_', ' ')}**: {text}" for kind, text in report.worries.items()),
         _numbers(report),
         _time(report),
-        _samples(report),
+        samples(report),
         "## How to reproduce it\n\nSave this as `run.yaml`, then `burnish train run.yaml`.\n\n"
         f"```yaml\n{config_text(report.config)}```\n\n{made_with(report)}",
     ]
@@ -40,20 +40,21 @@ def _time(report: RunReport) -> str:
     return f"## Where the time goes\n\n{report.seconds:.1f} s in {report.run.step} steps: {shares}."
 
 
-def _samples(report: RunReport) -> str:
+def samples(report: RunReport) -> str:
+    """Held-out answers before and after training, as a table."""
     if not report.samples:
         return ""
     rows = ["| prompt | before | after |", "|---|---|---|"]
     for sample in report.samples:
         before, after = _reply(sample.before, sample.before_right), _reply(sample.after, sample.after_right)
-        rows.append(f"| {_cell(sample.prompt)} | {before} | {after} |")
+        rows.append(f"| {cell(sample.prompt)} | {before} | {after} |")
     return "## Held-out answers\n\n" + "\n".join(rows)
 
 
 def _reply(text: str | None, right: bool) -> str:
-    return "" if text is None else f"{'✓' if right else '✗'} {_cell(text)}"
+    return "" if text is None else f"{'✓' if right else '✗'} {cell(text)}"
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
     """Text escaped for a cell of a Markdown table."""
     return text.strip().replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ⏎ ")

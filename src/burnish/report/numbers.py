@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
 
-from burnish.evals.best import better_is_lower as better_is_lower
+from burnish.evals.better import better_is_lower as better_is_lower
 
 Metrics = Mapping[str, float]
 LARGE = 1e6  # numbers beyond are written with an exponent
@@ -61,8 +61,3 @@ def heldout_of(metrics: Metrics) -> tuple[str, float] | None:
         if name.startswith("heldout/"):
             return name.removeprefix("heldout/"), value
     return None
-
-
-def written(name: str, value: float) -> str:
-    """Format a held-out metric; accuracies are percentages."""
-    return f"{value:.1%}" if name.endswith("accuracy") else f"{value:.3f}"

@@ -21,9 +21,11 @@ from rich.table import Table
 from rich.text import Text
 
 from burnish.core.loop import Report
+from burnish.evals.better import label, written
 from burnish.evals.heldout import Outcome
 from burnish.report import final_message, numbers
 from burnish.report.header import derived
+from burnish.report.measured import cut, measured
 from burnish.report.plot import Point, plot
 from burnish.run.observed import ObservedRun
 from burnish.run.observers import Observer
@@ -96,6 +98,11 @@ class Progress(Observer):
         self.activity = "stopping: this step is finished and saved first (Ctrl-C again: stop now, lose this step)"
 
     @property
+    def longest(self) -> int:
+        """The longest reply, in tokens."""
+        return self.run.settings.max_new_tokens
+
+    @property
     def steps(self) -> int:
         return self.run.config.options.steps
 
@@ -110,7 +117,7 @@ class Progress(Observer):
         return self.health.worries()
 
     def _measured(self, before: Outcome) -> None:
-        self.heldout_name = before.name.removeprefix("held-out ")
+        self.heldout_name = before.measure
         self.heldout.append((0, before.value.mean))
 
     def _remember(self, metrics: numbers.Metrics) -> None:
@@ -142,10 +149,7 @@ class ProgressLines(Progress):
     def evaluated(self, when: str, outcome: Outcome) -> None:
         super().evaluated(when, outcome)
         if when == "before":
-            several = outcome.sampled
-            beside = f"; sampled at temperature {several.temperature:g}: {several.accuracy}" if several else ""
-            name = outcome.name.removeprefix("held-out ")
-            self.line(f"before: held-out {name} {final_message.estimate(outcome)}{beside}")
+            self.line(f"before: {'; '.join([*measured(None, outcome), *cut(None, outcome, self.longest)])}")
 
     def stepped(self, report: Report, heldout: dict[str, float], seconds: float) -> None:
         super().stepped(report, heldout, seconds)
@@ -153,7 +157,7 @@ class ProgressLines(Progress):
         if first_or_last or heldout or time.monotonic() - self.last > LINE_SECONDS:
             self.last = time.monotonic()
             texts = [f"{label} {text}" for label, text in numbers.shown(report.metrics, seconds)]
-            texts += [f"held-out {name} {numbers.written(name, value)}" for name, value in _measured(heldout)]
+            texts += [f"held-out {label(name)}: {written(name, value)}" for name, value in _measured(heldout)]
             left = self.left()
             texts += [f"{_clock(left)} left"] if left and self.done < self.steps else []
             self.line(f"step {self.done}/{self.steps}: {', '.join(texts)}")
@@ -174,7 +178,7 @@ class ProgressLines(Progress):
     def finished(self, result: Result) -> None:
         if result.stopped:
             self.line(f"stopped after step {self.done} of {self.steps}; saved in {result.folder}")
-        for sentence in final_message.verdict(result, self.run.held_out):
+        for sentence in final_message.verdict(result, self.run.held_out, self.longest):
             self.line(sentence)
         for name, text in final_message.places(result):
             self.line(f"{name + ':':<7} {text}")
@@ -226,7 +230,7 @@ class ProgressScreen(Progress):
             out(
                 f"[bold yellow]Stopped after step {self.done} of {self.steps}.[/] Everything is saved.", highlight=False
             )
-        for i, sentence in enumerate(final_message.verdict(result, self.run.held_out)):
+        for i, sentence in enumerate(final_message.verdict(result, self.run.held_out, self.longest)):
             out(Text(sentence[0].upper() + sentence[1:], style="bold green" if i == 0 else "yellow"))
         table = final_message.answers(result.before, result.after)
         if table:
@@ -280,30 +284,31 @@ class ProgressScreen(Progress):
     def _numbers(self) -> RenderableType:
         shown = numbers.shown(self.latest, self.seconds)
         if self.heldout:
-            shown.insert(1, ("held-out", numbers.written(self.heldout_name, self.heldout[-1][1])))
+            shown.insert(1, ("held-out", written(self.heldout_name, self.heldout[-1][1])))
         texts = [Text.assemble((label + " ", "dim"), (text, "bold")) for label, text in shown]
         return Padding(Columns(texts, padding=(0, 3)), (1, 1))
 
     def _plots(self) -> RenderableType:
         grid = Table.grid(padding=(0, 1), expand=True)
-        curves = [(self.trained_name, self.trained, "cyan"), (f"held-out {self.heldout_name}", self.heldout, "green")]
+        curves = [(self.trained_name, self.trained, "cyan"), (f"heldout/{self.heldout_name}", self.heldout, "green")]
         curves = [curve for curve in curves if curve[1]]
         width = max(10, (self.console.width - 4) // max(1, len(curves)) - 10)
         for _ in curves:
             grid.add_column(ratio=1)
-        grid.add_row(*(_chart(title, points, self.steps, width, colour) for title, points, colour in curves))
+        grid.add_row(*(_chart(name, points, self.steps, width, colour) for name, points, colour in curves))
         return Padding(grid, (0, 1))
 
 
-def _chart(title: str, points: list[Point], steps: int, width: int, colour: str) -> RenderableType:
+def _chart(name: str, points: list[Point], steps: int, width: int, colour: str) -> RenderableType:
     values = [y for _, y in points]
     low, high = min(values), max(values)
     if high - low < 0.2:  # widen a small range, so that an almost constant curve looks flat
         share = low >= 0 and high <= 1  # rewards and accuracies stay between 0 and 1
         low, high = (max(0.0, low - 0.1), min(1.0, high + 0.1)) if share else (low - 0.1, high + 0.1)
     lines = plot(points, end=steps, width=width, height=PLOT_HEIGHT, low=low, high=high)
-    marks = [numbers.written(title, high), *[""] * (PLOT_HEIGHT - 2), numbers.written(title, low)]
+    marks = [written(name, high), *[""] * (PLOT_HEIGHT - 2), written(name, low)]
     rows = [Text.assemble((f"{mark:>6} ", "dim"), (line, colour)) for mark, line in zip(marks, lines, strict=True)]
+    title = f"held-out {label(name.removeprefix('heldout/'))}" if name.startswith("heldout/") else name
     return Group(Text(f"{'':>6} {title}", "dim"), *rows)
 
 

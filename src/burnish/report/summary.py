@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from burnish.evals.heldout import Outcome
 from burnish.report.catalogue import Summary, summary
 from burnish.report.charts import Line, Point, line_chart, percent, short
 from burnish.report.definitions import definition
-from burnish.report.numbers import written
+from burnish.report.measured import measured
 from burnish.report.titles import is_share, title_of
 from burnish.store.health import HealthLimits, worries
 from burnish.store.reader import RunStore
@@ -125,35 +126,25 @@ def when(moment: float) -> str:
 def _headline(evaluation: Mapping[str, Evaluation | None], metrics: Sequence[Mapping[str, Any]]) -> str:
     before, after = evaluation.get("before"), evaluation.get("after")
     if after and before:
-        told = f"held-out {after['name'].removeprefix('held-out ')}: {_estimate(before)} → {_estimate(after)}"
-        was, now = before.get("sampled"), after.get("sampled")
-        if not was or not now:
-            return told
-        changed = " → ".join(written("accuracy", one["accuracy"]["mean"]) for one in (was, now))
-        return f"{told}; sampled at temperature {now['temperature']:g}: {changed}"
+        return "; ".join(line.replace(" -> ", " → ") for line in measured(_outcome(before), _outcome(after)))
     only = after or before
     if only:
-        return f"held-out {only['name'].removeprefix('held-out ')}: {_estimate(only)}" + (
-            "" if after else " before training"
-        )
+        return "; ".join(measured(None, _outcome(only))) + ("" if after else " before training")
     last = metrics[-1] if metrics else {}
     return (
         f"reward {last['reward']:.3f} in the last step" if last.get("reward") is not None else f"{len(metrics)} steps"
     )
 
 
-def _estimate(outcome: Evaluation) -> str:
-    mean, low, high = (outcome["value"][key] for key in ("mean", "low", "high"))
-    name = outcome["name"]
-    band = "" if low == high else f" [{written(name, low)}, {written(name, high)}]"
-    return written(name, mean) + band
+def _outcome(stored: Evaluation) -> Outcome:
+    return Outcome.from_json({"shown": [], **stored})
 
 
 def _curves(metrics: Sequence[Mapping[str, Any]], evaluation: Mapping[str, Evaluation | None]) -> list[Curve]:
     names = list(dict.fromkeys(name for row in metrics for name in row if name != "step"))
     heldout = [name for name in names if name.startswith("heldout/")]
     if not heldout and (after := evaluation.get("after")):
-        heldout = ["heldout/" + after["name"].removeprefix("held-out ")]
+        heldout = list(_outcome(after).metrics())
     curves, used = [], set(heldout)
     for chapter, patterns in (("Learning", LEARNING), ("Health", HEALTH), ("Everything else", ("*",))):
         for name in (name for pattern in patterns for name in names if fnmatchcase(name, pattern)):
@@ -177,8 +168,8 @@ def _held_out(
     points = [(row["step"] + 1, row[name]) for row in metrics if row.get(name) is not None]
     for which, step in (("before", 0), ("after", len(metrics))):
         outcome = evaluation.get(which)
-        if outcome and name.endswith(outcome["name"].removeprefix("held-out ")):
-            points.insert(0 if which == "before" else len(points), (step, outcome["value"]["mean"]))
+        if outcome and (value := _outcome(outcome).metrics().get(name)) is not None:
+            points.insert(0 if which == "before" else len(points), (step, value))
     return points
 
 

@@ -98,6 +98,8 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     ("mismatch/probe", "Trainer against engine, on a probe", "nats per token, absolute"),
     ("mismatch/ratio", "Trainer's over sampler's probability", "ratio"),
     ("mismatch/changed", "Ratios corrected", SHARE),
+    ("lr", "Learning rate", ""),
+    ("*/lr", "Learning rate: {}", ""),
     ("grad_norm", "Gradient norm", "before clipping"),
     ("*/grad_norm", "Gradient norm: {}", "before clipping"),
     ("trust/kl", "KL of the update", _NATS),
@@ -134,11 +136,23 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
 )
 
 
+_HELD_OUT = {
+    "heldout/accuracy": Title("Held-out accuracy, greedy", SHARE),
+    "heldout/sampled_accuracy": Title("Held-out accuracy, sampled", SHARE),
+    "heldout/success": Title("Held-out success, sampled", SHARE),
+    "heldout/greedy_success": Title("Held-out success, greedy", SHARE),
+    "heldout/reward": Title("Held-out reward", "score"),
+    "heldout/greedy_reward": Title("Held-out reward, greedy", "score"),
+    "heldout/cut_off": Title("Held-out replies cut off", SHARE),
+    "heldout/perplexity": Title("Held-out perplexity", ""),
+}
+
+
 @cache
 def title_of(name: str) -> Title:
     """The title and unit of a metric; one that is not listed has its key as title, and its unit by its definition."""
-    if name == "heldout/accuracy":
-        return Title("Held-out accuracy", SHARE)
+    if name in _HELD_OUT:
+        return _HELD_OUT[name]
     if name.startswith("heldout/"):
         inner = title_of(name.removeprefix("heldout/"))
         return Title(f"Held out: {inner.title[0].lower()}{inner.title[1:]}", inner.unit)

@@ -69,7 +69,8 @@ def codeultrafeedback(task: Source, judge: JudgeText, *, aspects: Aspects = "", 
 
     The preference is the row's column `preference`, or one of the five by a hash of the prompt. The question shows the
     replies in an order by a hash, which is undone (the published files keep the shuffled one). `burnish pairs` then
-    pairs the best with the worst; rows whose best and worst are equal are dropped.
+    pairs the best with the worst; rows whose best and worst are equal are dropped. The paper has replies of 14 models;
+    here they are n samples of one. Its written feedback is not kept.
     """
     listed, who = read_aspects(aspects, CODE), read_judge(judge)
 

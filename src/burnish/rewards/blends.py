@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from burnish import papers
 from burnish.core.method import Option, Step
+from burnish.core.parts import State
 from burnish.credit.components import normalised
 from burnish.rewards import Scorer, register_shape
 from burnish.rewards.lengths import Coef
@@ -33,7 +34,7 @@ def checked_weights(shape: str, weights: Any) -> dict[str, float]:
     return {str(name): float(x) for name, x in weights.items()}
 
 
-def checked_names(shape: str, names: Any) -> list[str]:
+def checked_names(shape: str, names: object) -> list[str]:
     """A list of names; raises ValueError for what is none."""
     found = [names] if isinstance(names, str) else names
     if not isinstance(found, Sequence) or not all(isinstance(name, str) for name in found):
@@ -72,10 +73,10 @@ class SeveralMoments:
         self.name = "running_sum_moments"
         self.moments = {name: Moments(name) for name in names}
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {name: moments.state_dict() for name, moments in self.moments.items()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         for name, moments in self.moments.items():
             moments.load_state_dict(state[name])
 
@@ -178,10 +179,10 @@ class RunningMeans:
         for name, mean in found.items():
             self.means[name] = self.decay * self.means.get(name, mean) + (1 - self.decay) * mean
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"means": dict(self.means)}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.means = {name: float(x) for name, x in state["means"].items()}
 
 
@@ -265,7 +266,7 @@ def lagrangian(
     the division keeps the scale, as in Safe RLHF (arXiv 2310.12773). For any method; constrained RLHF with squashed
     multipliers and a value head per reward is the method `constrained_rlhf`. lr 0 and start 0: unchanged.
     """
-    kinds: list[tuple[Any, float, bool]] = [(at_least, 1.0, False), (at_most, -1.0, False), (equal, 1.0, True)]
+    kinds: list[tuple[object, float, bool]] = [(at_least, 1.0, False), (at_most, -1.0, False), (equal, 1.0, True)]
     constraints: dict[str, Constraint] = {}
     for given, sign, equality in kinds:
         for name, theta in checked_weights("lagrangian", given).items() if given else ():

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from burnish import papers
 from burnish.core.method import Group, Option, Part, Step
+from burnish.core.parts import State
 from burnish.core.scorer import RATINGS, SPAN
 from burnish.judges import read, vote
 from burnish.judges.checklist import HIGHEST, UNIVERSAL, Requirement, passes, read_checklist
@@ -35,10 +36,10 @@ class Checklists:
         while len(self.by_prompt) > KEPT:
             del self.by_prompt[next(iter(self.by_prompt))]
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> State:
         return {prompt: [one.stored() for one in found] for prompt, found in self.by_prompt.items()}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.by_prompt = {prompt: read_checklist(found, "checkpoint") for prompt, found in state.items()}
 
 
@@ -65,9 +66,10 @@ def checklist(
     The requirements of a row are in its column `checklist` (texts, or objects with item, weight 0 to 100 and check: a
     verifier by name), or in `items`; otherwise the judge writes them once per request, from the request and replies to
     it, asking how they fail, and they are kept for the run. The paper takes those attempts from models of several
-    sizes; here they are the policy's own. A judgement that cannot be read is dropped from the mean (the released code
-    counts it as -1). The paper uses the score to select DPO pairs (burnish pairs); as an online reward it is an
-    extension. One item without a program is a plain judge.
+    sizes; here they are the policy's own. Its judge also writes the programs of items; here `check` names a verifier. A
+    judgement that cannot be read is dropped from the mean (the released code counts it as -1). The paper uses the score
+    to select DPO pairs (burnish pairs); as an online reward it is an extension. One item without a program is a plain
+    judge.
     """
     who, writer, memory = read_judge(judge), Writer("checklist", unparsed), Checklists()
     fixed = read_checklist(text_or_file(items, "items"), "items") if items else []
@@ -91,7 +93,7 @@ def checklist(
 
 
 def _given(item: Item, fixed: list[Requirement]) -> list[Requirement]:
-    own: Any = item.task.given.get(COLUMN)
+    own: object = item.task.given.get(COLUMN)
     return read_checklist(own, f"task {item.task.key[:60]!r}") if own else fixed
 
 

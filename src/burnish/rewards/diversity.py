@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import torch
 
 from burnish import papers
 from burnish.core.method import Option, Step, Trace
+from burnish.core.parts import State
 from burnish.core.randomness import rng
 from burnish.rewards import Scorer, register_shape
 from burnish.rewards.embedding import NEEDS, Embedding, replies
@@ -78,11 +79,11 @@ class PastReplies:
     def mean_cosine(self, vector: np.ndarray) -> float:
         return 0.0 if self.total is None else float(vector @ self.total) / self.seen
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         total = None if self.total is None else packed(self.total)
         return {"seen": self.seen, "texts": list(self.texts), "total": total}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.seen, self.texts = int(state["seen"]), [str(text) for text in state["texts"]]
         self.total = None if state["total"] is None else unpacked(state["total"])
 

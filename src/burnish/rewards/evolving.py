@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from burnish import papers
 from burnish.core import randomness
 from burnish.core.method import Group, Option, Part, Step
+from burnish.core.parts import State
 from burnish.judges import read, vote
 from burnish.judges.question import Question, question
 from burnish.judges.templates import BY_ITEMS, REFINE_RUBRIC
@@ -50,10 +51,10 @@ class Rubric:
         """Whether a refinement is due: at every `every`-th step, once."""
         return bool(every) and step > 0 and step % every == 0 and self.versions[-1]["step"] < step
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> State:
         return {"versions": self.versions, "rollouts": self.rollouts}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.versions, self.rollouts = list(state["versions"]), list(state["rollouts"])
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from burnish import papers
 from burnish.core.method import Option, Step, Trace
+from burnish.core.parts import State
 from burnish.core.types import Group
 from burnish.rewards import Scorer, register_shape
 from burnish.rewards.shaped import Scored, mixed, of_batch, of_group
@@ -240,10 +241,10 @@ class OriginalLength:
     def __init__(self) -> None:
         self.name, self.value = "hawkeye_original_length", 0.0
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> State:
         return {"value": self.value}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.value = float(state["value"])
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from burnish import papers
 from burnish.core.method import Option, Step
+from burnish.core.parts import State
 from burnish.rewards import Scorer, register_shape
 from burnish.rewards.embedding import NEEDS, Embedding, prompts, replies
 from burnish.rewards.packed import packed, unpacked
@@ -63,7 +64,7 @@ class Memories:
         if len(self.queries) > self.most:
             del self.queries[next(iter(self.queries))]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         stored: dict[str, Any] = {"exploit": list(self.exploit.values), "explore": list(self.explore.values)}
         stored["keys"] = list(self.queries)
         stored["sizes"] = [[len(query.kept[True]), len(query.kept[False])] for query in self.queries.values()]
@@ -72,7 +73,7 @@ class Memories:
         stored["replies"] = _table(rows)
         return stored
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.exploit.values = [float(x) for x in state["exploit"]]
         self.explore.values = [float(x) for x in state["explore"]]
         vectors, rows = unpacked(state["prompts"]), iter(unpacked(state["replies"]))

@@ -6,6 +6,7 @@ import math
 from typing import Annotated
 
 from burnish.core.method import Option, Step
+from burnish.core.parts import State
 from burnish.core.schedules import cosine, linear
 from burnish.credit.components import normalised
 from burnish.rewards import Scorer, register_shape
@@ -81,10 +82,10 @@ class TaskMoments:
     def of(self, name: str) -> Moments:
         return self.moments.setdefault(name, Moments(name))
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> State:
         return {name: moments.state_dict() for name, moments in self.moments.items()}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.moments = {name: Moments(name) for name in state}
         for name, one in state.items():
             self.moments[name].load_state_dict(one)
@@ -203,10 +204,10 @@ class PastRewards:
         if len(self.means) > MOST_PROMPTS:
             del self.means[next(iter(self.means))]
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> State:
         return {"keys": list(self.means), "values": list(self.means.values())}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.means = dict(zip(state["keys"], (float(x) for x in state["values"]), strict=True))
 
 

@@ -284,7 +284,7 @@ def corrector(task: Source, model: str) -> Scorer:
     papers.THEMIS,
     summary="The score of a model that reads what a calculator says of the reply.",
     when="You have trained themis.",
-    example="burnish train grpo --task arithmetic --reward 'themis(runs/DIR/model)'",
+    example="burnish train grpo --task add --reward 'themis(runs/DIR/model)'",
     trial={"model": "tiny"},
 )
 def themis(task: Source, model: str) -> Scorer:

@@ -20,7 +20,7 @@ _B = TypeVar("_B", bound=Build)
 
 @dataclass(frozen=True)
 class ScorerEntry:
-    """One row of the table. kind: "reward" or "shape"; trial: arguments for tests where an argument has no default."""
+    """One row of the table. kind: "reward", "shape" or "preference"; trial: arguments for tests."""
 
     name: str
     kind: str
@@ -47,6 +47,13 @@ def register_shape(
 ) -> Callable[[_B], _B]:
     """Put a function(task, ...) -> Scorer into the table, to be used as --shape NAME."""
     return _registered("shape", papers, summary, when, example, trial)
+
+
+def register_preference(
+    *papers: Paper, summary: str, when: str = "", example: str = "", trial: Mapping[str, Any] | None = None
+) -> Callable[[_B], _B]:
+    """Put a function(task, ...) -> Scorer into the table, to be used as --preference NAME."""
+    return _registered("preference", papers, summary, when, example, trial)
 
 
 def _registered(

@@ -35,7 +35,8 @@ def again(*, who: str = "policy", temperature: float | None = None) -> Rollout:
 
 
 def _before(task: Task) -> tuple[Turn, ...]:
-    return task.given["trace"].turns[: task.given["turn"]]
+    trace: Trace = task.given["trace"]
+    return trace.turns[: task.given["turn"]]
 
 
 def past_trace(task: Task, index: int) -> Trace:

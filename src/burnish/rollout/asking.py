@@ -17,6 +17,7 @@ from burnish.core.step import Step
 from burnish.core.types import Task
 from burnish.engine.mixture import Blend
 from burnish.models.chat import Chat
+from burnish.models.layer_shards import held
 from burnish.models.model import Model
 from burnish.rollout.starts import Reply, Start, sample_key, write_arriving, write_on
 from burnish.serve import ChatServer, Question
@@ -217,7 +218,7 @@ def answer(server: ChatServer, questions: list[Question], step: Step, blend: Ble
 
 def _broken(model: Model) -> bool:
     """Whether a model's weights are NaN or infinite, so that the fault is not a request's."""
-    return not all(bool(torch.isfinite(weight).all()) for weight in model.module.parameters())
+    return not all(bool(torch.isfinite(held(weight)).all()) for weight in model.module.parameters())
 
 
 def _at_once(server: ChatServer) -> list[Question]:

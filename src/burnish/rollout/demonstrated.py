@@ -6,6 +6,7 @@ from burnish.core.messages import as_messages
 from burnish.core.parts import Rollout, names, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group, Task, Trace, Turn
+from burnish.media.ids import media_in
 from burnish.models.chat import Chat
 from burnish.models.conversation import Piece, conversation_pieces, message_weights, text_pieces
 from burnish.models.encode_batch import encode_together
@@ -71,6 +72,8 @@ def cut_pieces(pieces: list[Piece], limit: int) -> list[Piece]:
     kept: list[Piece] = []
     for piece in pieces:
         if limit <= 0:
+            break
+        if len(piece.tokens) > limit and media_in(piece.tokens):  # nothing is cut inside a picture
             break
         kept.append(piece if len(piece.tokens) <= limit else Piece(piece.tokens[:limit], piece.weight))
         limit -= len(piece.tokens)

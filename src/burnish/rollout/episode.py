@@ -13,7 +13,6 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from burnish.core.messages import Message, as_messages
 from burnish.core.scorer import mark_failed
@@ -276,8 +275,8 @@ class Episode:
             mark_failed(trace, self.failure)
         return trace
 
-    def _notes(self, seat: str, player: Player) -> dict[str, Any]:
-        note: dict[str, Any] = {"stopped": self.why, "done": self.why == "done", "turns": player.replies}
+    def _notes(self, seat: str, player: Player) -> dict[str, object]:
+        note: dict[str, object] = {"stopped": self.why, "done": self.why == "done", "turns": player.replies}
         if any(key is not None for key in player.keys):
             note["keys"] = player.keys[: player.replies]
         if any(player.cut):

@@ -31,7 +31,7 @@ from burnish.rollout.asking import Asker, Questions
 from burnish.serve import ChatServer, Session
 from burnish.serve.pulled import ADDRESS, Pulled
 from burnish.serve.server import HOST
-from burnish.util.failures import said
+from burnish.util.failures import place_of, said
 
 Agent = Callable[..., Any]
 Runs = Callable[[Session, dict[str, Any], str, str], Any]  # session, row, base URL, API key -> what the agent returns
@@ -128,7 +128,7 @@ class _Episode:
             found = how(self.session, row, base_url, api_key)
             self.result = asyncio.run(found) if inspect.iscoroutine(found) else found
         except BaseException as error:  # noqa: BLE001 - SystemExit too: an agent must not end the run
-            self.failure = f"the agent raised {type(error).__name__}: {said(error)[:300]}"
+            self.failure = f"the agent raised {type(error).__name__}: {said(error)[:300]}{place_of(error)}"
 
     @property
     def over(self) -> bool:
@@ -171,7 +171,7 @@ class _Episode:
             rewards = [next(own, 0.0) if turn.author == self.asker.who else math.nan for turn in turns]
             rewards[-1] += reward - sum(earned)
             by_turn = {"reward": rewards}
-        note: dict[str, Any] = {"stopped": "failed" if self.failure else "done", "done": not self.failure}
+        note: dict[str, object] = {"stopped": "failed" if self.failure else "done", "done": not self.failure}
         if cut:
             note["cut"] = cut
         trace = Trace(tuple(turns), self.index, scores, by_turn, tags=frozenset({HOSTED if paid else TAG}), note=note)

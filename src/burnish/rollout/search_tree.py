@@ -74,7 +74,7 @@ Propose = Callable[[list[Node[State]]], None]
 Evaluate = Callable[[list[Node[State]]], list[tuple[Node[State], float]]]
 
 
-def value_of(node: Node[Any]) -> float:
+def value_of(node: Node[object]) -> float:
     """The value that was backed up to a node; 0 before the first visit."""
     return node.value
 
@@ -95,25 +95,25 @@ def uct(c: float, value: Value = value_of, *, unvisited: float = math.inf) -> Ru
 # ------------------------------------------------------------------------------------------------------------- backups
 
 
-def running_mean(node: Node[Any], value: float) -> None:
+def running_mean(node: Node[object], value: float) -> None:
     """Q <- (N Q + value) / (N + 1), N <- N + 1."""
     node.value = (node.visits * node.value + value) / (node.visits + 1)
     node.visits += 1
 
 
-def running_max(node: Node[Any], value: float) -> None:
+def running_max(node: Node[object], value: float) -> None:
     """Q <- max(Q, value): of what is below a node the best counts; N <- N + 1."""
     node.value = max(node.value, value) if node.visits else value
     node.visits += 1
 
 
-def below(node: Node[Any]) -> float | None:
+def below(node: Node[object]) -> float | None:
     """sum n_i Q_i / sum n_i over the children; None where none was visited."""
     visits = sum(child.visits for child in node.children)
     return sum(child.visits * child.value for child in node.children) / visits if visits else None
 
 
-def mean_of_children(node: Node[Any], value: float) -> None:
+def mean_of_children(node: Node[object], value: float) -> None:
     """Q <- sum n_i Q_i / sum n_i over the children; a node without visited children takes the value; N <- N + 1."""
     discounted(1.0)(node, value)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from burnish.core.rejected import NotFinite
-from burnish.evals.heldout import Outcome, held_out
+from burnish.evals.heldout import Asked, Outcome, held_out
 from burnish.run.observers import Observers
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Evaluating:
     """The evaluations of one run.
 
-    With --on-nan skip, an evaluation with a NaN or infinity is skipped with a warning, like an update; with --on-nan
-    stop it ends the run.
+    What is measured is said in evals/better.py. With --on-nan skip, an evaluation with a NaN or infinity is skipped
+    with a warning, like an update; with --on-nan stop it ends the run.
     """
 
     run: Run
@@ -35,7 +35,7 @@ class Evaluating:
         if run.start:
             return None
         options = run.config.options
-        outcome = self._run("before training", lambda: self._held_out(options.eval_tasks, options.eval_k))
+        outcome = self._run("before training", lambda: self._held_out(options.eval_tasks, Asked(options.eval_k)))
         if outcome is not None:
             run.folder.save_json("evaluation.json", {"before": outcome.to_json()})
             self.everyone.evaluated("before", outcome)
@@ -48,38 +48,33 @@ class Evaluating:
         if not options.eval_every or (at % options.eval_every and not last) or (last and options.product != "best"):
             return {}
         tasks, k = max(1, options.eval_tasks // 2), min(1, options.eval_k)
-        outcome = self._run(f"after step {at}", lambda: self._held_out(tasks, k), at - 1)
-        if outcome is None:
-            return {}
-        name = "heldout/" + outcome.name.removeprefix("held-out ")
-        also = {f"{name.rpartition('/')[0]}/{other}": value for other, value in outcome.also.items()}
-        sampled = {"heldout/sampled": outcome.sampled.accuracy.mean} if outcome.sampled else {}
-        return {name: outcome.value.mean, **sampled, **also}
+        asked = Asked(k, earlier=self._earlier(), whole=False)
+        outcome = self._run(f"after step {at}", lambda: self._held_out(tasks, asked), at - 1)
+        return {} if outcome is None else outcome.metrics()
+
+    def _earlier(self) -> str:
+        """The name of the measure of the evaluation before training, if there was one."""
+        stored = self.run.folder.read_json("evaluation.json") or {}
+        return str((stored.get("before") or {}).get("name", ""))
 
     def after(self, before: Outcome | None) -> Outcome | None:
         """The evaluation after training; evaluation.json holds both."""
         options = self.run.config.options
-        outcome = self._run("after training", lambda: self._held_out(options.eval_tasks, options.eval_k, done=True))
+        asked = Asked(options.eval_k, earlier=before.name if before else "", done=True)
+        outcome = self._run("after training", lambda: self._held_out(options.eval_tasks, asked))
         if outcome is not None:
             self.everyone.evaluated("after", outcome)
             both = {"before": before and before.to_json(), "after": outcome.to_json()}
             self.run.folder.save_json("evaluation.json", both)
         return outcome
 
-    def _held_out(self, tasks: int, k: int = 0, *, done: bool = False) -> Outcome:
+    def _held_out(self, tasks: int, asked: Asked) -> Outcome:
         run = self.run
         options = run.config.options
-        outcome = held_out(
-            run.method,
-            run.models,
-            run.source,
-            run.settings,
-            tasks,
-            k=k,
-            temperature=options.eval_temperature,
-            measure=options.eval_measure,
-            done=done,
-        )
+        if run.pipeline is not None and run.method.stateful():
+            run.pipeline.state_dict()  # waits for the sampling thread, which uses the same stateful parts
+        asked = replace(asked, temperature=options.eval_temperature, measure=options.eval_measure)
+        outcome = held_out(run.method, run.models, run.source, run.settings, tasks, asked)
         if not math.isfinite(outcome.value.mean):
             raise NotFinite(f"{outcome.name} is {outcome.value.mean}")
         return outcome

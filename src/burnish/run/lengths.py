@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +21,7 @@ from burnish.core.step import Settings
 from burnish.core.task import Task
 from burnish.models.build import Models
 from burnish.models.chat import Chat
+from burnish.models.chat_pictures import shows_pictures
 from burnish.models.conversation import message_weights
 from burnish.models.model import Model
 from burnish.rollout.demonstrated import NAME as DEMONSTRATED
@@ -206,16 +206,17 @@ class Measure:
             if known := cache.recall(name):
                 return known["needed"], known["empty"]
         start = time.perf_counter()
-        needed, empty = np.zeros(len(part.numbers), np.int64), []
+        needed, empty, pictured = np.zeros(len(part.numbers), np.int64), [], False
         for i in range(len(part.numbers)):
             task = dataset.task(split, i)
+            pictured = pictured or shows_pictures(task)
             try:
                 self._try_template(task)
                 needed[i] = self.need(task)
                 empty += [i] if self._says_nothing(task) else []
             except ValueError as error:
                 raise ValueError(f"{dataset.where(split, i)}: {error}") from None
-        slow = time.perf_counter() - start > cache.WORTH_SECONDS
+        slow = time.perf_counter() - start > cache.WORTH_SECONDS and not pictured  # whose files may change
         if name is not None and slow and dataset.identity(part.rows) == identity:  # the files are still the same
             cache.keep(name, {"needed": needed, "empty": np.array(empty, np.int64)})
         return needed, np.array(empty, np.int64)
@@ -246,7 +247,7 @@ class Measure:
         return bound if bound <= self.limit else max(self._exact(task), default=0)
 
     def _bound(self, task: Task) -> int:
-        if task.given.get("tools"):
+        if task.given.get("tools") or shows_pictures(task):
             return USELESS
         if self.needs.conversations and task.given.get("messages"):
             if not any(message_weights(task.given["messages"], self.settings.train_on)):
@@ -278,6 +279,8 @@ class Measure:
         """The task so that it fits in the limit (rollouts cut the replies); None where that is impossible."""
         if self.need(task) <= self.limit:
             return task
+        if shows_pictures(task):  # nothing is cut inside a picture, and a question without it is another question
+            return None
         if self.needs.conversations:
             samples = demonstration(task, self.chat, self.settings.train_on)
             left = [cut_pieces(pieces, self.limit) for pieces in samples]
@@ -303,7 +306,7 @@ def _roles(prompt: str | Sequence[Message]) -> tuple[str, ...]:
     return tuple(f"{m['role']}()" if m.get("tool_calls") else str(m["role"]) for m in prompt)
 
 
-def _bytes(value: Any) -> int:
+def _bytes(value: object) -> int:
     """The bytes of all texts in a value."""
     if isinstance(value, str):
         return len(value) if value.isascii() else len(value.encode(errors="replace"))
@@ -325,7 +328,7 @@ def _cut_prompt(task: Task, fits: Callable[[Task], bool]) -> Task | None:
         return replace(task, prompt=prompt)
 
     low, high = 0, len(content) - 1  # the fewest characters to lose lie in (low, high]
-    if high < 1 or not fits(shortened(high)):
+    if high < 1 or not isinstance(messages[place]["content"], str) or not fits(shortened(high)):
         return None
     while high - low > 1:
         middle = (low + high) // 2

@@ -27,7 +27,6 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from burnish.store.environment import process
 
@@ -164,7 +163,7 @@ class RunLock:
             self.number, self.key = -1, None
 
 
-def holder(folder: Path) -> dict[str, Any]:
+def holder(folder: Path) -> dict[str, object]:
     """The holder named in run.lock: pid, host, since, command; empty if the file cannot be read."""
     if _held_here(folder / NAME, RUN):  # opening and closing the file here would release the lock
         return process()

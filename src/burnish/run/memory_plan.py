@@ -71,7 +71,9 @@ def parts_of(
     """Bytes by what they are for, at the peak."""
     found = {"weights": 0.0, "gradients": 0.0, "optimiser": 0.0}
     shared: set[str] = set()
-    for name, role in roles.items():
+    if how.shard == "full":
+        found |= _divided(shapes, roles, lora, how)
+    for name, role in roles.items() if how.shard != "full" else ():
         shape = shapes[name]
         adapted = lora is not None and not (role.outputs and role.liveness == "frozen")
         if adapted and (role.liveness != "frozen" or role.source in shared):
@@ -99,6 +101,25 @@ def parts_of(
     if cache <= KEPT:
         return {**found, "KV cache": cache}
     return {**found, "KV cache, beyond what the learner takes": max(0.0, cache - found["activations"])}
+
+
+def _divided(
+    shapes: Mapping[str, DecoderShape], roles: Mapping[str, Role], lora: Lora | None, how: Choices
+) -> dict[str, float]:
+    """Bytes of models whose layers the ranks divide (--shard full). What is outside the layers is whole, in bf16."""
+    found = {"weights": 0.0, "gradients": 0.0, "optimiser": 0.0}
+    for name, role in roles.items():
+        shape = shapes[name]
+        moves, adapted = role.liveness == "trained", lora is not None and role.liveness != "frozen"
+        outside = shape.weights - shape.linear
+        trained = 0 if not moves else shape.lora_weights(lora.rank) if adapted and lora is not None else shape.weights
+        layers = 4 * shape.linear if moves and not adapted else HALF * shape.linear
+        found["weights"] += layers / how.ranks + HALF * outside
+        found["weights"] += 4 * (trained if adapted else outside if moves else 0) / how.ranks
+        found["gradients"] += 4 * trained / how.ranks + (4 * outside if moves and not adapted else 0)
+        found["optimiser"] += MOMENTS[how.optimiser] * trained / how.ranks
+    widest = max(shape.linear / shape.layers for shape in shapes.values())
+    return {**found, "gathered layers": 2 * HALF * widest + 4 * widest}  # one computes, one arrives, one leaves
 
 
 def kv_bytes(shape: DecoderShape, batch: Batch, most: int | None) -> int:

@@ -25,7 +25,7 @@ from typing import Any
 from burnish.compose.chunked import chunked
 from burnish.core.loop import Report, draw_tasks, loop, sample_and_score
 from burnish.core.method import Method, Phase
-from burnish.core.parts import Stateful, Wired
+from burnish.core.parts import State, Stateful, Wired
 from burnish.core.pending_step import PartialStep, Sampled, SampleSource
 from burnish.core.schedules import at
 from burnish.core.step import Settings, Step
@@ -103,13 +103,13 @@ class Pipeline:
         sampled.seconds["waiting"] = time.perf_counter() - began
         return sampled
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Wait for everything that is queued; what was sampled ahead."""
         for ahead in self._coming:
             self._wait_for(ahead)
         return {"coming": [ahead.to_record() for ahead in self._coming]}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self._coming = deque(PartialStep.from_record(record) for record in state["coming"])
 
     def _order(self, clock: Clock) -> None:

@@ -31,8 +31,11 @@ RAY_ONLY = (
 def check_placing(options: Options, method: Method) -> None:
     """Raise ValueError for what several ranks or a run on Ray cannot do, and for Ray options in a run without Ray."""
     several = options.ranks != 1 or here().world > 1
+    if here().world > 1 or options.ranks:
+        check_context(options, max(here().world, options.ranks))
     if several:
         _check_ranks(options)
+        _check_full(options)
     elif options.shard == "optimiser":
         raise ValueError(
             "--shard optimiser divides AdamW's moments among ranks, and there is one; add --ranks 2, or leave it out"
@@ -61,6 +64,50 @@ def check_placing(options: Options, method: Method) -> None:
         _check_free(method, options.steps)
     if importlib.util.find_spec("ray") is None:
         raise ValueError("--on ray needs the package ray, which is not installed: pip install 'burnish[ray]'")
+
+
+def check_context(options: Options, world: int) -> None:
+    """Raise ValueError where --context-ranks does not divide the ranks, or meets what it does not work with."""
+    width = options.context_ranks
+    if width == 1:
+        return
+    if world % width:
+        raise ValueError(
+            f"--context-ranks is {width}, which does not divide the {world} ranks of this run: groups of {width} ranks "
+            "divide the tokens of a pass; use --ranks with a multiple of it"
+        )
+    reasons = {
+        "--no-packed": not options.packed and "the tokens of a pack are divided",
+        "--exact": options.exact and "layers run in transformers' own modules",
+        "--lora-dropout": options.lora_dropout and "each rank would drop other inputs",
+        "--checkpoint-activations offload": options.checkpoint_activations == "offload"
+        and "use --checkpoint-activations recompute",
+    }
+    for flag, why in reasons.items():
+        if why:
+            raise ValueError(f"{flag} does not work with --context-ranks: {why}")
+
+
+def _check_full(options: Options) -> None:
+    """Raise ValueError for what cannot be divided with the weights (--shard full)."""
+    if options.shard != "full":
+        return
+    reasons = {
+        f"--master-weights {options.master_weights}": options.master_weights != "float32"
+        and "fp32 weights are divided, too, and take 4 bytes a weight by the number of ranks",
+        f"--optimiser {options.optimiser}": options.optimiser == "adamw8bit"
+        and "its blocks do not end where a rank's rows do; adamw16bit works",
+        "--checkpoint-activations offload": options.checkpoint_activations == "offload"
+        and "gathered weights would be moved to the host as well; use --checkpoint-activations recompute",
+        "--merge": options.merge
+        and "no rank holds the whole weights; leave it out, and burnish export RUN --to merged",
+        f"--quantization {options.quantization}": options.quantization is not None
+        and "weights in four bits are not divided; leave out --shard",
+        "--exact": options.exact and "layers run in transformers' own modules",
+    }
+    for flag, why in reasons.items():
+        if why:
+            raise ValueError(f"{flag} does not work with --shard full: {why}")
 
 
 def _check_ranks(options: Options) -> None:

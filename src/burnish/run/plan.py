@@ -12,8 +12,10 @@ from burnish.compose.seats import read_opponent
 from burnish.config.checks import check_engine, check_master_weights, check_options, check_search, check_shard
 from burnish.config.options import Config
 from burnish.core.method import Method
+from burnish.core.scorer import Named
 from burnish.core.step import Settings
 from burnish.envs.named_tools import read_tools
+from burnish.evals.better import kind_of
 from burnish.methods.table import Entry
 from burnish.models.build import device_named
 from burnish.models.decoder_shape import DecoderShape
@@ -25,6 +27,7 @@ from burnish.models.same_tokens import require_same_tokens
 from burnish.models.token_budget import busy, token_budget
 from burnish.reward_functions.load import load_function
 from burnish.reward_functions.resolve import RewardSpec, read_rewards
+from burnish.rewards.oracles import compares, named_oracle
 from burnish.rewards.read import named_rewards, named_shapes, split_rewards
 from burnish.run.lengths import Needs
 from burnish.run.memory_plan import (
@@ -41,11 +44,14 @@ from burnish.run.memory_plan import (
 from burnish.run.passes import steps_of_epochs
 from burnish.run.pipeline import require_pipelined
 from burnish.run.placement import check_placing, threads_for
+from burnish.run.reply_length import reply_length
 from burnish.run.reward_versions import Versions, present
 from burnish.serve.pulled import read_pulled
 from burnish.tasks.resolve import datasets_of, environments_of, pin, resolve_task
 from burnish.tasks.source import Source
 from burnish.tasks.task_set import unscored, with_agent, with_opponent, with_tools
+
+RISKY = 300  # times the default learning rate: larger ones are warned of
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,9 @@ def compose(
         environment.seconds = options.env_timeout  # before any is reset
     if scorers and not functions:
         source = unscored(source)
+    oracle = _oracle(config, source)
+    if oracle is not None and compares(oracle):
+        source = unscored(source)
     if options.tools:
         source = with_tools(source, read_tools(options.tools), options.tool_timeout)
     if options.agent:
@@ -101,6 +110,7 @@ def compose(
         swap=options.swap,
         rewards=named_rewards(scorers, source),
         shapes=named_shapes(options.shape, source),
+        oracle=oracle,
         drop=dropped,
         chunk=options.chunk,
     )
@@ -112,6 +122,37 @@ def compose(
         )
     source = next((phase.draw.source for phase in method.phases if phase.draw.source is not None), source)
     return source, method
+
+
+def _oracle(config: Config, source: Source) -> Named | None:
+    """The oracle of --preference; raises ValueError where something else scores the replies that it compares."""
+    options = config.options
+    oracle = named_oracle(options.preference, source, options.reward_timeout)
+    scored = {
+        "--reward": options.reward,
+        "--shape": options.shape,
+        "--reward-model": config.arguments.get("reward_model"),
+    }
+    given = [flag for flag, value in scored.items() if value]
+    if oracle is not None and compares(oracle) and given:
+        raise ValueError(
+            f"--preference {oracle.name} compares the replies itself, and {given[0]} would score them; leave one out "
+            "(--preference bradley_terry and comparison go by rewards)"
+        )
+    return oracle
+
+
+def _evaluated(config: Config, source: Source) -> Config:
+    """The configuration, without evaluations where the task has no held-out rows: one row, say, trains alone."""
+    options = config.options
+    if not options.eval_tasks or source.size("heldout") != 0:  # None: as many as one wants
+        return config
+    if options.patience or options.product == "best":
+        raise ValueError(
+            f"task {source.name!r} has no held-out rows, by which --patience and --product best go; give it more "
+            "rows, or leave out these options"
+        )
+    return replace(config, options=replace(options, eval_tasks=0))
 
 
 def plan(
@@ -144,20 +185,13 @@ def plan(
         config = replace(config, options=replace(options, task=pin(options.task)))
     config, method = _pinned_models(steps_of_epochs(config, source), method)
     require_same_tokens(replace(method, name=config.method), base)
+    config = _evaluated(config, source)
     options = config.options
-    if options.eval_tasks and source.size("heldout") == 0:
-        if options.patience or options.product == "best":
-            raise ValueError(
-                f"task {source.name!r} has no held-out rows, by which --patience and --product best go; give it more "
-                "rows, or leave out these options"
-            )
-        options = replace(options, eval_tasks=0)  # one row, say: it trains, and nothing is evaluated
+    if options.max_new_tokens is None:
+        options = replace(options, max_new_tokens=reply_length(source, base, options.style()))
         config = replace(config, options=options)
-    if options.eval_measure == "loss" and Needs.of(method).samples:
-        raise ValueError(
-            f"--eval-measure loss is for methods that learn from given replies, and {config.method} samples its own; "
-            "leave it out"
-        )
+    if options.eval_tasks:
+        kind_of(replace(method, name=config.method), source, options.eval_measure)
     check_engine(config, method)
     check_master_weights(config, method)
     check_shard(config, method)
@@ -170,17 +204,20 @@ def plan(
             f"{config.method} samples replies, whose log-probs the trainer must find again, and dropout would change "
             "them; leave out --lora-dropout"
         )
-    lr = options.lr if options.lr is not None else default_lr(base, lora) * method.lr_share
+    # What a default comes to goes into config.yaml: a resumed run, or one from that file, must not choose again.
+    if options.lr is None:
+        options = replace(options, lr=default_lr(base, lora) * method.lr_share)
+    config = replace(config, options=options)
     if options.memory is not None:
         config = _within(config, method, base, lora, loads)
         options = config.options
     budget = options.token_budget
     if budget is None:
-        # The budget goes into config.yaml: a resumed run must not choose another one by the memory that is free then.
         budget = token_budget(adapted_model(base), options.device, Needs.of(method).samples)
-        config = replace(config, options=replace(options, token_budget=budget))
-    if options.on == "ray" and options.threads is None:  # also stored: another number may change the last bits
-        config = replace(config, options=replace(config.options, threads=threads_for(options)))
+        options = replace(options, token_budget=budget)  # not by the memory that is free when it is resumed
+    if options.on == "ray" and options.threads is None:  # another number may change the last bits
+        options = replace(options, threads=threads_for(options))
+    config = replace(config, options=options)
     parts = rewards or (read_rewards(options.reward) if options.reward else ())
     return RunPlan(
         config,
@@ -188,8 +225,8 @@ def plan(
         method,
         base,
         lora,
-        options.settings(lr, budget, named_method),
-        present(parts, config.options.shape),
+        options.settings(named_method),
+        present(parts, config.options.shape, config.options.preference),
     )
 
 
@@ -226,7 +263,8 @@ def asked(config: Config, method: Method, base: Path) -> tuple[dict[str, Decoder
     """
     options = config.options
     shapes = shapes_of(method.models, base)
-    batch = batch_of(method, options.prompts, options.max_new_tokens, options.max_length, options.ranks)
+    longest = options.max_new_tokens or Settings().max_new_tokens
+    batch = batch_of(method, options.prompts, longest, options.max_length, options.ranks)
     kv = int(options.kv_gib * GIB) if options.kv_gib is not None else None
     least = least_kv(shapes[method.product], batch)
     if kv is not None and kv < least:
@@ -267,6 +305,15 @@ def _pinned_models(config: Config, method: Method) -> tuple[Config, Method]:
         key: exact.get(value, value) if isinstance(value, str) else value for key, value in config.arguments.items()
     }
     return replace(config, arguments=arguments), replace(method, models=roles)
+
+
+def risky_lr(planned: RunPlan) -> str:
+    """A warning about a learning rate that is hundreds of times the default; empty where it is not."""
+    lr, usual = planned.settings.lr, default_lr(planned.base, planned.lora) * planned.method.lr_share
+    told = (
+        f"--lr {lr:g} is {lr / usual:,.0f} times the default for this model ({usual:g}): steps of this size undo what "
+    )
+    return told + "the model knows; leave --lr out, or lower it" if lr > RISKY * usual else ""
 
 
 def default_lr(base: Path, lora: Lora | None) -> float:

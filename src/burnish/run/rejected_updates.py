@@ -14,6 +14,8 @@ from burnish.core.rejected import RejectedUpdate
 from burnish.core.types_json import group_to_record
 from burnish.models.build import Models
 from burnish.models.chat import Chat
+from burnish.models.chat_pictures import spelled_out
+from burnish.models.layer_shards import held
 from burnish.util.files import write_text
 
 POLICIES = ("skip", "stop")
@@ -42,11 +44,13 @@ def sentence(report: Report, kept: list[Path]) -> str:
     return f"step {report.clock.step + 1}: {updates} refused, weights unchanged: {whys[0]}.{where}"
 
 
-def stop_if_hopeless(report: Report, policy: str, history: list[dict[str, Any]], models: Models, message: str) -> None:
+def stop_if_hopeless(
+    report: Report, policy: str, history: list[dict[str, object]], models: Models, message: str
+) -> None:
     """Raise FloatingPointError if the policy is "stop", after IN_A_ROW rejected steps, or if a weight is not finite."""
     for model in models.trained():
         for name, p in model.module.named_parameters():
-            if not bool(torch.isfinite(p).all()):
+            if not bool(torch.isfinite(held(p)).all()):
                 raise FloatingPointError(
                     f"{message} The weight {name} of {model.name!r} itself is not finite, so training cannot continue; "
                     "start from another model, or again with a lower --lr"
@@ -66,9 +70,10 @@ def _record(step: int, refusal: RejectedUpdate, chat: Chat) -> dict[str, Any]:
         record = group_to_record(group)
         for trace in record["traces"]:
             for turn in trace["turns"]:
-                turn["text"] = chat.tokenizer.decode(turn["tokens"])
+                turn["text"] = spelled_out(chat.tokenizer, torch.tensor(turn["tokens"], dtype=torch.long))
         groups.append(record)
-    return _finite({"step": step, "phase": refusal.phase, "why": refusal.why, "groups": groups})
+    record_of: dict[str, Any] = _finite({"step": step, "phase": refusal.phase, "why": refusal.why, "groups": groups})
+    return record_of
 
 
 def _finite(value: Any) -> Any:

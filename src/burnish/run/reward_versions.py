@@ -22,12 +22,14 @@ FILE = "scorers.json"
 Versions = dict[str, str]  # by name; empty where there is no file (a function that was passed as an object)
 
 
-def present(rewards: Sequence[RewardSpec], shape: str | None) -> Versions:
-    """The version of every reward and shape of a run."""
+def present(rewards: Sequence[RewardSpec], shape: str | None, preference: str | None = None) -> Versions:
+    """The version of every reward and shape of a run, and of its preference."""
     found = {part.name: _version(str(part.what)) if isinstance(part.what, str) else "" for part in rewards}
     for piece in split_outside(shape or ""):
         name = piece.partition("(")[0].strip()
         found[name if name not in found else f"{name} (shape)"] = _version(piece)
+    if preference:
+        found[f"{preference.partition('(')[0].rpartition(':')[2]} (preference)"] = _version(preference)
     return found
 
 

@@ -26,6 +26,7 @@ from burnish.evals.heldout import Outcome
 from burnish.learn.mismatch import ALARM
 from burnish.methods.table import Entry
 from burnish.models.build import Models, build, device_named
+from burnish.models.ranks import here, with_others
 from burnish.reward_functions.resolve import RewardSpec
 from burnish.run import data_versions, kernels, reward_versions
 from burnish.run.control import Control
@@ -41,7 +42,8 @@ from burnish.run.observers import Observer as Observer
 from burnish.run.observers import Observers
 from burnish.run.passes import passes, steps_of_epochs
 from burnish.run.pipeline import Pipeline, SamplesElsewhere
-from burnish.run.plan import RunPlan, plan
+from burnish.run.plan import RunPlan, plan, risky_lr
+from burnish.run.same_everywhere import facts, require_same_everywhere
 from burnish.run.session import StoreSession
 from burnish.run.unseen_tools import unseen_tools
 from burnish.store.health import HealthLimits
@@ -77,6 +79,7 @@ class Run:
     rewards: reward_versions.Versions = field(default_factory=dict)
     best: Best = field(default_factory=lambda: Best(Options()))
     rebuild: Callable[[Path], Models] | None = None  # the models with the weights of a checkpoint
+    began: bool = False  # whether the first step has begun
 
     @property
     def about(self) -> About:
@@ -151,13 +154,14 @@ def prepare(
     planned = plan(entry, config, task, rewards)
     if config.options.on == "ray" and ahead is None:
         raise ValueError(
-            "--on ray distributes one run over actors, but this run is in one process; leave it out, or use burnish "
-            "train"
+            "--on ray distributes a run over actors; this is one process: leave it out, or use burnish train"
         )
     config, method, settings, options = planned.config, planned.method, planned.settings, planned.config.options
     at, passed = checkpoint.newest(folder.path, folder.identity()) if folder else (None, [])
     computing = kernels.present(device_named(options.device))
     rows = data_versions.present(planned.source)
+    told = facts(planned.base, config.to_dict(), rows, planned.rewards, computing)
+    require_same_everywhere(here(), told)
     changed = _changes(folder, checkpoint.step_of(at) if at else 0, planned, computing, rows) if folder else {}
     local = settings if options.on == "here" else replace(settings, engine="local")  # on Ray, samplers have the engines
     rebuild = partial(
@@ -194,13 +198,13 @@ def prepare(
         data_versions.record(folder, start, rows)
     where = f"resuming from {at.name}" if at else ""
     warnings = {"damaged": f"{', '.join(passed)}: skipped, {where}"} if passed else {}
-    if not folder.guarded:
-        warnings["unguarded"] = UNGUARDED.format(folder=folder.path)
-    warnings |= changed
-    if unseen := unseen_tools(planned.source, models[method.product].chat):
-        warnings["tools"] = unseen
-    if late := late_phases(method, config.options.steps):
-        warnings["phases"] = late
+    found = {
+        "unguarded": "" if folder.guarded else UNGUARDED.format(folder=folder.path),
+        "tools": unseen_tools(planned.source, models[method.product].chat),
+        "lr": risky_lr(planned),
+        "phases": late_phases(method, config.options.steps),
+    }
+    warnings |= changed | {kind: warning for kind, warning in found.items() if warning}
     run = Run(
         config, method, planned.source, models, settings, folder, start, warnings, pipeline, lengths, kernels=computing
     )
@@ -209,7 +213,7 @@ def prepare(
 
 
 def _changes(
-    folder: Folder, start: int, planned: RunPlan, computing: dict[str, Any], rows: reward_versions.Versions
+    folder: Folder, start: int, planned: RunPlan, computing: dict[str, object], rows: reward_versions.Versions
 ) -> dict[str, str]:
     """Warnings by kind: what a run that resumes after step `start` has in another version than before."""
     found = {
@@ -233,17 +237,20 @@ def memories(method: Method, pipeline: SampleSource | None, best: Best, models: 
 def execute(run: Run, observer: Observer) -> Result:
     """Execute a run. Ctrl-C finishes the step, saves, and prints the resume command; a second one stops at once.
 
-    If the run fails before its first step is done, its folder is removed. The folder is locked while the run lasts.
+    If the run fails before its first step begins, its folder is removed: `burnish runs` lists one whose first step
+    failed, with the reason. The folder is locked while the run lasts.
     """
     try:
         run.folder.lock()
-        if run.models.ranks.rank:
-            return _execute(run, Observers(), Follower(), Saver(run.folder.path, run.memories(), run.models))
-        with store_session(run) as session:
-            saver = _saver(run, session)
-            return _execute(run, *observed_by(run, observer, session, saver), saver)
+        with with_others():  # where weights are divided, every pass is an exchange with the other ranks
+            if run.models.ranks.rank:
+                return _execute(run, Observers(), Follower(), Saver(run.folder.path, run.memories(), run.models))
+            with store_session(run) as session:
+                saver = _saver(run, session)
+                return _execute(run, *observed_by(run, observer, session, saver), saver)
     except BaseException:
-        run.folder.discard_if_unused()
+        if not run.began:
+            run.folder.discard_if_unused()
         raise
     finally:
         run.folder.release()
@@ -293,6 +300,7 @@ def _execute(run: Run, everyone: Observers, control: Control | Follower, saver: 
     steps, at = {"steps": options.steps, "seed": options.seed, "start": run.start}, run.start
     with graceful_interrupt(everyone) as control.signals, saver:
         everyone.begun()
+        run.began = True
         early = run.best.ends()  # a run that ended early stays ended when it is resumed
         reports = () if early else loop(run.method, run.models, run.settings, pipeline=run.pipeline, **steps)
         for report in _timed(iter(reports)):
@@ -320,8 +328,8 @@ def _execute(run: Run, everyone: Observers, control: Control | Follower, saver: 
     folder.confirm()
     if any(phase.learn.trainees for phase in run.method.phases):
         model = folder.path / "model"
-    if model is not None and folder.writes:
-        checkpoint.publish_model(run.models[run.method.product], model, merge=options.merge)
+    if model is not None:
+        checkpoint.publish_product(run.models, run.method.product, model, merge=options.merge)
     folder.confirm()  # a run whose folder is gone must end with an error
     kept = run.best.kept if options.keep_best else None
     result = Result(folder.path, model, before, after, folder.metrics(), ended=early, best=kept)

@@ -9,12 +9,11 @@ each may have one output or several, and all their outputs side by side are the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from burnish.core.parts import Part, Stateful, names, supplies
+from burnish.core.parts import Part, State, Stateful, names, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group, Task, Trace, Turn
 from burnish.models.chat import Chat
@@ -78,10 +77,10 @@ class Scale:
         std = known.std(0, unbiased=False)
         return (scores - known.mean(0)) / torch.where(std > 0, std, torch.ones_like(std))
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"seen": self.seen}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.seen = [list(row) for row in state["seen"]]
 
 
@@ -101,10 +100,10 @@ class GroupWeights:
         self.logits = (logits - logits.max()).tolist()
         return aggregate.weighted(scores, torch.softmax(logits, -1))
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"logits": self.logits}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.logits = list(state["logits"])
 
 

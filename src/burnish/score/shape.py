@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from burnish.core.parts import Part, supplies
+from burnish.core.parts import Part, State, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group
 
@@ -32,10 +31,10 @@ class Moments:
         """The sample standard deviation; 1 while all values are equal."""
         return math.sqrt(self.squares / (self.count - 1)) if self.count > 1 and self.squares > 0 else 1.0
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"count": self.count, "mean": self.mean, "squares": self.squares}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.count, self.mean, self.squares = state["count"], state["mean"], state["squares"]
 
 

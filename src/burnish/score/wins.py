@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from burnish.core.parts import Part, supplies
+from burnish.core.preferences import FromScores, chance
 from burnish.core.step import Step
 from burnish.core.types import Group
 
-Preference = Callable[[float, float], float]  # (score of y, score of y') -> P(y preferred to y')
-
 
 @supplies("score:wins")
-def win_rates(preference: Preference, *, score: str = "reward", own: str | None = None) -> Part:
+def win_rates(preference: FromScores, *, score: str = "reward", own: str | None = None) -> Part:
     """scores["wins"] = the mean over the replies y' of the group of P(y > y').
 
-    The reply itself is among them and counts 1/2.
+    The reply itself is among them and counts 1/2. P is that of the run's oracle; without one, of the two scores.
 
     own  only the replies by this author are opponents: r(y) = E over y' ~ policy of P(y > y')
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         for group in groups:
-            rivals = [t.scores[score] for t in group.traces if own is None or bool(t.by(own).any())]
+            rivals = [t for t in group.traces if own is None or bool(t.by(own).any())]
             for trace in group.traces:
-                wins = [preference(trace.scores[score], rival) for rival in rivals]
+                wins = [chance(trace, rival, preference, score) for rival in rivals]
                 trace.scores["wins"] = sum(wins) / max(1, len(wins))
         return groups
 

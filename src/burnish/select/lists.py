@@ -55,16 +55,16 @@ def accepted(rewards: Sequence[float], beta: float, keep: int, dice: random.Rand
     largest reward left at the start of the pass, until enough are. beta -> 0 takes the best, beta -> infinity the
     first.
     """
-    left, found = list(range(len(rewards))), list[int]()
-    while left and len(found) < keep:
+    left, chosen = list(range(len(rewards))), list[int]()
+    while left and len(chosen) < keep:
         most = max(rewards[i] for i in left)
         taken: list[int] = []
         for i in left:
-            if len(found) + len(taken) < keep and dice.random() < math.exp((rewards[i] - most) / beta):
+            if len(chosen) + len(taken) < keep and dice.random() < math.exp((rewards[i] - most) / beta):
                 taken.append(i)
-        found += taken
+        chosen += taken
         left = [i for i in left if i not in taken]
-    return found
+    return chosen
 
 
 @supplies("tag:accepted")

@@ -11,6 +11,8 @@ from burnish.score.lengths import right_replies
 
 
 def keep_groups(tag: str, test: Callable[[int, int], bool]) -> Part:
+    """Keep the groups for which `test(right replies, replies)` holds, and tag their traces; the others are counted."""
+
     def call(groups: list[Group], step: Step) -> list[Group]:
         kept = [group for group in groups if test(right_replies(group), len(group.traces))]
         for trace in (trace for group in kept for trace in group.traces):

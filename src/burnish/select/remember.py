@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from burnish.core.parts import Part, supplies
+from burnish.core.parts import Part, State, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group
 from burnish.core.types_json import group_from_record, group_to_record
@@ -41,10 +40,10 @@ class Store:
             oldest += 1
         self.groups = self.groups[oldest:]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"written": self.written, "groups": [group_to_record(group) for group in self.groups]}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.written = state["written"]
         self.groups = [group_from_record(record) for record in state["groups"]]
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from typing import Any
 
-from burnish.core.parts import Part, supplies
+from burnish.core.parts import Part, State, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group
 
@@ -29,10 +28,10 @@ class Returns:
         """LMRL-Gym's score of a return beside these."""
         return normalised_score(value, min(self.seen), statistics.fmean(self.seen), max(self.seen))
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"seen": self.seen}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.seen = [float(value) for value in state["seen"]]
 
 
@@ -55,9 +54,9 @@ def watched(returns: Returns) -> Part:
     """Note the returns of the recorded episodes, and keep them for comparison. All episodes stay."""
 
     def call(groups: list[Group], step: Step) -> list[Group]:
-        found = [trace.scores["reward"] for group in groups for trace in group.traces]
-        returns.add(found)
-        step.notes.add("recorded_return", sum(found), max(1, len(found)))
+        earned = [trace.scores["reward"] for group in groups for trace in group.traces]
+        returns.add(earned)
+        step.notes.add("recorded_return", sum(earned), max(1, len(earned)))
         return groups
 
     return Part(name=f"watched({returns.name})", call=call, reads=frozenset({"score:reward"}), state=(returns,))
@@ -71,17 +70,17 @@ def best_returns(returns: Returns, share: float) -> Part:
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
-        found = [trace.scores["reward"] for group in groups for trace in group.traces]
-        returns.add(found)
-        step.notes.add("recorded_return", sum(found), max(1, len(found)))
+        earned = [trace.scores["reward"] for group in groups for trace in group.traces]
+        returns.add(earned)
+        step.notes.add("recorded_return", sum(earned), max(1, len(earned)))
         least = returns.threshold(share) if returns.seen else 0.0
         for group in groups:
             group.traces = [trace for trace in group.traces if trace.scores["reward"] >= least]
             for trace in group.traces:
                 trace.tags = trace.tags | {"best"}
         kept = [group for group in groups if group.traces]
-        left = len(found) - sum(len(group.traces) for group in kept)
-        step.notes.add("dropped/low_return", left, max(1, len(found)))
+        left = len(earned) - sum(len(group.traces) for group in kept)
+        step.notes.add("dropped/low_return", left, max(1, len(earned)))
         return kept
 
     return Part(
@@ -98,10 +97,10 @@ def compared(returns: Returns) -> Part:
     """Note the returns of played episodes, and LMRL-Gym's normalised score of each beside the recorded ones."""
 
     def call(groups: list[Group], step: Step) -> list[Group]:
-        found = [trace.scores["reward"] for group in groups for trace in group.traces]
-        step.notes.add("played_return", sum(found), max(1, len(found)))
+        earned = [trace.scores["reward"] for group in groups for trace in group.traces]
+        step.notes.add("played_return", sum(earned), max(1, len(earned)))
         if returns.seen:
-            step.notes.add("normalised_score", sum(map(returns.normalised, found)), max(1, len(found)))
+            step.notes.add("normalised_score", sum(map(returns.normalised, earned)), max(1, len(earned)))
         return groups
 
     return Part(name=f"compared({returns.name})", call=call, reads=frozenset({"score:reward"}), state=(returns,))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
+from burnish.core.parts import State
 from burnish.core.types import Group, Trace, TraceId
 from burnish.core.types_json import group_from_record, group_to_record
 
@@ -38,10 +38,10 @@ class TaskStore:
     def __len__(self) -> int:
         return sum(len(group.traces) for group in self.groups.values())
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"groups": [group_to_record(group) for group in self.groups.values()]}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         groups = [group_from_record(record) for record in state["groups"]]
         self.groups = {group.task.key: group for group in groups}
 

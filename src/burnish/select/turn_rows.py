@@ -52,10 +52,10 @@ def turn_rows(trace: Trace, episode: int, author: str) -> list[Trace]:
 
 def episodes_of(group: Group) -> list[list[Trace]]:
     """The rows of each episode of a group, in the order of their turns."""
-    found: dict[int, list[Trace]] = {}
+    episodes: dict[int, list[Trace]] = {}
     for row in group.traces:
-        found.setdefault(row.note["episode"], []).append(row)
-    return [sorted(rows, key=lambda row: row.note["k"]) for rows in found.values()]
+        episodes.setdefault(row.note["episode"], []).append(row)
+    return [sorted(rows, key=lambda row: row.note["k"]) for rows in episodes.values()]
 
 
 def own_span(row: Trace) -> tuple[int, int]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from burnish.core.messages import Message
 from burnish.core.types import Task, Turn
@@ -81,13 +80,13 @@ class Conversations:
                 conversation.messages += said_texts(more)
                 conversation.unanswered = len(more)
                 return conversation
-        given: dict[str, Any] = {"tools": list(asked.tools)} if asked.tools else {}
+        given: dict[str, object] = {"tools": list(asked.tools)} if asked.tools else {}
         prompt = self.chat.prompt(Task("question", asked.messages, given, "served"))
         self.restarts += bool(self.all)
         messages = said_texts(asked.messages)
-        found = Conversation([Turn(prompt, "task")], messages, len(messages))
-        self.all.append(found)
-        return found
+        opened = Conversation([Turn(prompt, "task")], messages, len(messages))
+        self.all.append(opened)
+        return opened
 
     def _by_tokens(self, prompt: str | tuple[int, ...]) -> Conversation:
         """The conversation of a prompt that is no messages: one that its tokens begin with, or a new one."""

@@ -19,6 +19,7 @@ from burnish.envs.tool_schema import coerced
 from burnish.serve.asked import MOST_TOP, Answered, Asked, BadRequest, Piece
 from burnish.serve.deltas import Deltas, parts_of
 from burnish.serve.options import read_count, read_format, read_object, read_options, read_tools, tool_choice
+from burnish.serve.pictures import with_references
 from burnish.tool_calls import ToolCall, call_id
 from burnish.util.untrusted import parse_json
 
@@ -156,6 +157,7 @@ def read_message(given: Any) -> Message:
     if message["role"] == "developer":
         message["role"] = "system"
     try:
+        message["content"] = with_references(message["content"])
         check_message(message)
     except ValueError as error:
         raise BadRequest(str(error)) from None

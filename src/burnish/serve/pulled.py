@@ -16,7 +16,6 @@ import queue
 import threading
 import time
 from functools import cache
-from typing import Any
 
 from burnish.serve.server import HOST, ChatServer, Session
 
@@ -31,7 +30,7 @@ class Pulled:
 
     def __init__(self, port: int) -> None:
         self.port, self._server = port, None  # type: tuple[int, ChatServer | None]
-        self._waiting: queue.Queue[tuple[Session, dict[str, Any]]] = queue.Queue()
+        self._waiting: queue.Queue[tuple[Session, dict[str, object]]] = queue.Queue()
         self.done = False
         self._asking: set[int] = set()  # threads that wait for an episode
 
@@ -48,7 +47,7 @@ class Pulled:
             print(f"episodes:  {self._server.url}/episodes\nAPI key:   {self._server.token}", flush=True)
         return self._server
 
-    def wait_for(self, session: Session, row: dict[str, Any], evaluation: bool) -> None:
+    def wait_for(self, session: Session, row: dict[str, object], evaluation: bool) -> None:
         """Offer an episode, and return when it has ended. The caller's thread waits."""
         self._waiting.put((session, {"task": _plain(row), "evaluation": evaluation}))
         session.ended.wait()
@@ -61,7 +60,7 @@ class Pulled:
             time.sleep(0.05)
         time.sleep(0.1)  # for the last answer to be sent
 
-    def _offer(self) -> dict[str, Any]:
+    def _offer(self) -> dict[str, object]:
         """The next episode, as JSON."""
         self._asking.add(threading.get_ident())
         try:
@@ -69,7 +68,7 @@ class Pulled:
         finally:
             self._asking.discard(threading.get_ident())
 
-    def _next(self) -> dict[str, Any]:
+    def _next(self) -> dict[str, object]:
         deadline = time.monotonic() + PATIENCE
         while not self.done and (left := deadline - time.monotonic()) > 0:
             try:
@@ -98,12 +97,12 @@ def read_pulled(spec: str) -> Pulled | None:
     return pulled(int(port))
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
+def _plain(row: dict[str, object]) -> dict[str, object]:
     """What JSON can hold of a row."""
-    found = {}
+    plain = {}
     for key, value in row.items():
         try:
-            found[key] = json.loads(json.dumps(value))
+            plain[key] = json.loads(json.dumps(value))
         except (TypeError, ValueError):
             continue
-    return found
+    return plain

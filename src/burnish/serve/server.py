@@ -195,11 +195,11 @@ class _Endpoint:
         owner, path = self.owner, request.target.partition("?")[0]
         if path == "/episodes" and request.method == "POST" and owner.offer is not None:
             return reply.send_json(owner.offer())
-        found = _PATH.fullmatch(path)
-        session = owner.sessions.get(found[1] or DEFAULT) if found else None
-        if found is None or session is None:
+        match = _PATH.fullmatch(path)
+        session = owner.sessions.get(match[1] or DEFAULT) if match else None
+        if match is None or session is None:
             raise _not_found("there is no such path or session, or the session has ended")
-        what = found[2] or found[3]
+        what = match[2] or match[3]
         try:
             if request.method == "POST":
                 return self._post(what, session, request, reply)

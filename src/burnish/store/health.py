@@ -205,7 +205,8 @@ def hacking(first: History, last: History, limits: HealthLimits) -> str | None:
 def over_optimised(first: History, last: History, limits: HealthLimits) -> str | None:
     """Over-optimisation: the held-out score falls while the training reward does not."""
     measured = [(i, name, x) for i, m in enumerate(last) for name, x in m.items() if name.startswith("heldout/")]
-    points = [(i, x) for i, name, x in measured if name.endswith(("accuracy", "reward")) and x is not None]
+    watched = [name for _, name, _ in measured if name.endswith(("accuracy", "success"))]
+    points = [(i, x) for i, name, x in measured if watched and name == watched[0] and x is not None]
     if len(points) < 3:
         return None
     at, best = max(points, key=lambda point: point[1])
@@ -214,7 +215,7 @@ def over_optimised(first: History, last: History, limits: HealthLimits) -> str |
     if then is None or reward is None or not (now < best - 0.05 and points[-2][1] < best - 0.03 and reward >= then):
         return None
     return (
-        f"held-out has fallen from {best:.1%} to {now:.1%} while the training reward has not ({then:.2f} to "
+        f"held-out accuracy has fallen from {best:.1%} to {now:.1%} while the training reward has not ({then:.2f} to "
         f"{reward:.2f}): the run over-optimises; use the checkpoint from before, a larger --beta, or more varied tasks"
     )
 
@@ -269,6 +270,15 @@ def clipped(first: History, last: History, limits: HealthLimits) -> str | None:
     )
 
 
+def diverged(first: History, last: History, limits: HealthLimits) -> str | None:
+    """The negative log-likelihood of what is imitated rises to twice its start."""
+    name = next(iter(_names(last[-1], "*/nll")), None)
+    before, now = (first[0].get(name), _mean(last[-RECENT:], name)) if name else (None, None)
+    if before is None or now is None or now <= 2 * before + 0.5:
+        return None
+    return f"the NLL has risen from {before:.2f} to {now:.2f}: the run diverges; start again with a lower --lr"
+
+
 def spike(first: History, last: History, limits: HealthLimits) -> str | None:
     """The gradient norm is more than 20 times its median."""
     norms = [x for m in last if (x := m.get("grad_norm")) is not None]
@@ -299,6 +309,7 @@ DETECTORS: dict[str, Callable[[History, History, HealthLimits], str | None]] = {
     "length": length,
     "drift": drift,
     "clipped": clipped,
+    "diverged": diverged,
     "spike": spike,
 }
 

@@ -143,4 +143,6 @@ class Evaluation(TypedDict):
     name: str
     value: Estimate
     sampled: NotRequired[Sampled | None]
+    greedy: NotRequired[Estimate | None]
+    also: NotRequired[dict[str, float]]
     shown: NotRequired[list[ShownReply]]

@@ -18,6 +18,7 @@ from burnish.core.step import TokenEntropies
 from burnish.core.tokenizer import Tokenizer
 from burnish.core.types import Group, Task, Trace, TraceId
 from burnish.core.types_json import plain
+from burnish.media.ids import FIRST, media_in
 
 MOST_TOKENS = 200_000  # recorded per phase and step, about 6 MB
 REPLACEMENT = "\ufffd"  # a decoder's output for an incomplete UTF-8 sequence
@@ -84,6 +85,10 @@ def add_entropies(groups: list[RecordedGroup], looks: list[TokenEntropies]) -> N
             trace.streams.setdefault("entropy", entropies[trace.id])
 
 
+PICTURE = -1  # in the store, the token of a picture
+SHOWN = "\u25a6"  # what it reads as
+
+
 class Pieces:
     """Text of each token, decoded once; `new` holds the tokens that the store's vocabulary does not have yet."""
 
@@ -99,6 +104,10 @@ class Pieces:
     def learn(self, ids: list[int]) -> None:
         """Decode the tokens that are not known yet."""
         for token in set(ids) - self._visible.keys():
+            if token == PICTURE:
+                self.known[token] = self._visible[token] = SHOWN
+                self.new.append((token, SHOWN))
+                continue
             if token not in self.known:
                 # decoded after another token, because tokenizers strip the leading space of a text
                 self.known[token] = self._decode([*self._anchor, token])[self._before :]
@@ -108,6 +117,8 @@ class Pieces:
     def text(self, ids: list[int]) -> str:
         """Text of known tokens, without special tokens."""
         text = "".join(map(self._visible.__getitem__, ids))
+        if REPLACEMENT in text and PICTURE in ids:
+            return text
         return self.tokenizer.decode(ids, skip_special_tokens=True) if REPLACEMENT in text else text
 
     def _decode(self, ids: list[int]) -> str:
@@ -182,7 +193,8 @@ def tokens_of(traces: list[Trace]) -> list[Tokens]:
     if not turns:
         return [Tokens([], 0, None, (b"", b"", "[]", b"")) for _ in traces]
     sizes = [turn.tokens.numel() for turn in turns]
-    ids = _joined([turn.tokens for turn in turns], torch.int32)
+    flat = torch.cat([turn.tokens for turn in turns])
+    ids = _joined([flat.masked_fill(flat >= FIRST, PICTURE) if media_in(flat) else flat], torch.int32)
     logp = np.full(len(ids), np.nan, dtype="<f4")
     sampled = [turn.logp for turn in turns if turn.logp is not None]
     if sampled:

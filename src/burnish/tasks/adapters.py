@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from burnish.envs.of_gymnasium import GymnasiumEnv
 from burnish.envs.of_openenv import OpenEnvClient
@@ -15,8 +14,8 @@ from burnish.tasks.of_verifiers import verifiers_source
 from burnish.tasks.source import Source
 
 
-def _played(prefix: str, kind: Callable[..., Any]) -> Callable[..., Source]:
-    def made(name: str, **options: Any) -> Source:
+def _played(prefix: str, kind: Callable[..., object]) -> Callable[..., Source]:
+    def made(name: str, **options: object) -> Source:
         source = EnvSource(partial(kind, name, **options), name)
         source.summary = f"{name}, {prefix}"
         return source

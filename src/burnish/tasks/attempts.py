@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from burnish.core.task import Task
 from burnish.envs.protocol import Outcome
@@ -68,7 +67,7 @@ class Retry:
         self.made.append(self.source.judge(self.task, action))
         right = self.made[-1].right and self.source.until_right
         over = right or len(self.made) >= self.source.most
-        info: dict[str, Any] = {"right": self.made[-1].right}
+        info: dict[str, object] = {"right": self.made[-1].right}
         return Outcome(self.source.again, self.source.pay(self.made, over), terminated=over, info=info)
 
     def key(self) -> str:

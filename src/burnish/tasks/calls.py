@@ -7,7 +7,7 @@ import random
 from typing import Any, ClassVar
 
 from burnish.core.seeds import rng
-from burnish.core.splits import check_level, in_split
+from burnish.core.splits import ByLevel
 from burnish.core.task import Task, Verdict
 from burnish.tasks.functions_store import EASY, STORE, Function
 from burnish.verifiers.answer_line import LONGEST_REPLY
@@ -26,7 +26,7 @@ def write_calls(thought: str, calls: list[Call]) -> str:
     return f"<think>{thought}</think>\n{said}"
 
 
-class Calls:
+class Calls(ByLevel):
     """2, 4, 6 or 8 functions and 1, 1, 2 or 3 calls by level; from level 3 on, no function fits some requests.
 
     Level 1 has functions of one number, in words that the embedded model's tokenizer has.
@@ -35,23 +35,10 @@ class Calls:
     name: ClassVar[str] = "calls"
     summary: ClassVar[str] = "answer requests by function calls over a store of schemas, graded"
     gives: ClassVar[frozenset[str]] = frozenset({"answer", "demo", "mistake", "schemas"})
-    levels: ClassVar[tuple[int, ...]] = (1, 2, 3, 4)
-
-    def __init__(self, level: int = 1, seed: int = 0) -> None:
-        self.level, self.seed = check_level(self.name, level, self.levels), seed
-
-    def size(self, split: str) -> int | None:
-        return None
 
     def task(self, split: str, index: int) -> Task:
-        attempt = 0
-        while True:
-            dice = rng(self.seed, self.name, self.level, index, attempt)
-            shown, request, calls = self._draw(dice)
-            key = f"{self.name} {request}"
-            if in_split(split, key):
-                break
-            attempt += 1
+        shown, request, calls = self.drawn(split, index, self._draw, lambda drawn: f"{self.name} {drawn[1]}")
+        key = f"{self.name} {request}"
         asked = "\n".join([*(one.signature if self.level > 1 else one.name for one in shown), f"Do: {request}"])
         given = {
             "answer": calls,
@@ -98,10 +85,6 @@ class Calls:
             one["arguments"][key] = _other(one["arguments"][key], dice)
         return self.solve(changed)
 
-    def scorer(self) -> dict[str, Any]:
-        """The spec from which the verifier process rebuilds this verifier."""
-        return {"kind": "builtin", "source": type(self).__module__, "name": type(self).__name__, "level": self.level}
-
     def facts(self, task: Task) -> Problem:
         """The request and the right calls."""
         found: Problem = task.given["problem"]
@@ -122,7 +105,7 @@ class Calls:
         return Verdict(share, False, f"{share:.2f} of the credit for {len(problem[1])} calls")
 
 
-def _other(value: Any, dice: random.Random) -> Any:
+def _other(value: object, dice: random.Random) -> object:
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):

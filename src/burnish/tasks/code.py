@@ -103,7 +103,7 @@ def _other(right: Function, draw: Any, dice: random.Random) -> Function:
             return wrong
 
 
-def _values(right: Function, wrong: Function) -> list[tuple[Any, Any]]:
+def _values(right: Function, wrong: Function) -> list[tuple[object, object]]:
     """The values of both for the inputs that both have."""
     known = {repr(x): y for x, y in wrong.cases}
     return [(y, known[repr(x)]) for x, y in right.cases if repr(x) in known]

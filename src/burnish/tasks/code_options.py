@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
 
-
-def check_code_options(canary: Any, unsafe_code: Any) -> None:
+def check_code_options(canary: object, unsafe_code: object) -> None:
     """Raise ValueError for a share of canaries that is none, and for a permission that is neither yes nor no."""
     if not isinstance(canary, int | float) or not 0 <= canary < 1:
         raise ValueError(f"canary={canary} is not a share; give a number from 0 up to, not including, 1")

@@ -9,7 +9,9 @@ are rarer and have a lower q. A document depends only on (seed, index).
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from functools import cache
+from typing import TypeVar
 
 from burnish.core.randomness import rng
 from burnish.core.types import Message
@@ -25,6 +27,7 @@ CARE = {1: 0.15, 2: 0.15, 3: 0.15, 4: 0.15}  # probability that a guess in `gues
 SYSTEM_SHARE, DIALOGUE_SHARE, SECOND_LOOK_SHARE = 0.03, 0.05, 0.03
 SYSTEM = ("Be brief.", "Work step by step.", "You are careful.", "Give the answer last.")
 SECOND_LOOK = "Check again."
+_Choice = TypeVar("_Choice")
 
 
 def skill(name: str, level: int) -> float:
@@ -34,17 +37,18 @@ def skill(name: str, level: int) -> float:
 
 @cache
 def _family(name: str, level: int) -> Family | Guess:
-    return BUILTIN[name](level=level)
+    family: Family | Guess = BUILTIN[name](level=level)
+    return family
 
 
-def _pick(shares: dict, dice: random.Random) -> object:
+def _pick(shares: Mapping[_Choice, float], dice: random.Random) -> _Choice:
     return dice.choices(list(shares), weights=list(shares.values()))[0]
 
 
 def exchange(dice: random.Random) -> list[Message]:
     """One problem with a reply (a whole game for `guess`)."""
-    name = str(_pick({name: TASK_SHARE.get(name, 1.0) for name in BUILTIN}, dice))
-    level = int(str(_pick(LEVEL_SHARE, dice)))
+    name = _pick({name: TASK_SHARE.get(name, 1.0) for name in BUILTIN}, dice)
+    level = _pick(LEVEL_SHARE, dice)
     family = _family(name, level)
     problem = family.problem("train", dice.getrandbits(40))
     if isinstance(family, Guess):

@@ -17,6 +17,7 @@ from burnish.core.task import Task, Verdict
 from burnish.verifiers.answer_line import answer_of
 
 Problem = Any  # a tuple of plain values; each family documents its own
+Content = str | list[dict[str, str]]  # of a message: text, or parts (core/messages.py)
 
 
 class Family(ABC):
@@ -44,7 +45,7 @@ class Family(ABC):
         """The canonical form: equivalent problems have the same identity."""
 
     @abstractmethod
-    def ask(self, problem: Problem) -> str:
+    def ask(self, problem: Problem) -> Content:
         """The user's message."""
 
     @abstractmethod
@@ -94,7 +95,7 @@ class Family(ABC):
         }
         return Task("question", ({"role": "user", "content": self.ask(problem)},), given, key)
 
-    def scorer(self) -> dict[str, Any]:
+    def scorer(self) -> dict[str, object]:
         """The spec from which the verifier process rebuilds this verifier."""
         return {"kind": "builtin", "source": type(self).__module__, "name": type(self).__name__, "level": self.level}
 

@@ -12,7 +12,7 @@ from burnish.tasks.source import Source
 from burnish.tasks.task_set import TaskSet, task_set
 
 
-def flipped(source: Source, share: Any) -> TaskSet:
+def flipped(source: Source, share: object) -> TaskSet:
     """A source with a share of its training labels reversed: "pairs.jsonl,flip=0.2".
 
     Of a pair, chosen and rejected change places (a task's own "demo" and "mistake" are such a pair); the label of a

@@ -22,7 +22,7 @@ def _number(low: int, high: int) -> Value:
     return lambda dice: dice.randint(low, high)
 
 
-def _one_of(*values: Any) -> Value:
+def _one_of(*values: object) -> Value:
     return lambda dice: dice.choice(values)
 
 

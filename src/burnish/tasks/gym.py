@@ -86,7 +86,8 @@ class ReasoningGym:
 
     def facts(self, task: Task) -> Mapping[str, Any]:
         """The problem, in reasoning-gym's format."""
-        return task.given["problem"]
+        problem: Mapping[str, Any] = task.given["problem"]
+        return problem
 
     def verify(self, task: Task, reply: str) -> Verdict:
         """The dataset's own score of the reply or of its final answer, whichever is higher. Runs in the sandbox."""
@@ -102,7 +103,7 @@ class ReasoningGym:
             written = ", ".join(f"{key}={value!r}" for key, value in self.options.items()) or "no options"
             raise ValueError(f"{self.name} cannot be made with {written}: {error}") from error
 
-    def _new_block(self, split: str, block: int) -> tuple[list[dict[str, Any]], Iterator[dict[str, Any]]]:
+    def _new_block(self, split: str, block: int) -> tuple[list[dict[str, object]], Iterator[dict[str, object]]]:
         """The problems of a block drawn so far, and an iterator over more."""
         return [], self._draw(split, block)
 

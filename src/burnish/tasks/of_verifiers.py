@@ -24,7 +24,7 @@ from burnish.tasks.verifiers_trace import VerifiersTrace, library
 MOST = 100_000  # tasks that are read of an endless taskset
 
 
-def verifiers_source(name: str, **options: Any) -> Source:
+def verifiers_source(name: str, **options: object) -> Source:
     """The tasks of an installed environment."""
     root = library()
     if hasattr(root, "load_environment"):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from burnish.core.seeds import rng
-from burnish.core.splits import check_level, in_split
+from burnish.core.splits import ByLevel
 from burnish.core.task import Task, Verdict
 from burnish.envs.hops import Question, draw_question
 from burnish.verifiers.answer_line import answer_of
@@ -28,7 +28,7 @@ def cited_reply(thought: str, answer: str, cited: Sequence[int]) -> str:
     return f"<think>{thought}</think>\nanswer: {answer}\ncitations: {numbers}"
 
 
-class Passages:
+class Passages(ByLevel):
     """Questions over 1, 2, 2 or 3 facts by level, among 3, 4, 8 or 12 distractors; levels 2 to 4 name people.
 
     given: question, passages (texts, the gold ones first), gold (how many are), supports (their numbers in the prompt)
@@ -39,26 +39,13 @@ class Passages:
     gives: ClassVar[frozenset[str]] = frozenset(
         {"answer", "demo", "mistake", "question", "passages", "gold", "sources", "supports"}
     )
-    levels: ClassVar[tuple[int, ...]] = (1, 2, 3, 4)
-
-    def __init__(self, level: int = 1, seed: int = 0) -> None:
-        self.level, self.seed = check_level(self.name, level, self.levels), seed
-
-    def size(self, split: str) -> int | None:
-        return None
 
     def task(self, split: str, index: int) -> Task:
-        attempt = 0
-        while True:
-            found = draw_question(rng(self.seed, self.name, self.level, index, attempt), self.level)
-            key = f"{self.name} {found.facts}"
-            if in_split(split, key):
-                return passages_task(found, key, len(found.distractors))
-            attempt += 1
+        question = self.drawn(split, index, lambda dice: draw_question(dice, self.level), self.key)
+        return passages_task(question, self.key(question), len(question.distractors))
 
-    def scorer(self) -> dict[str, Any]:
-        """The spec from which the verifier process rebuilds this verifier."""
-        return {"kind": "builtin", "source": type(self).__module__, "name": type(self).__name__, "level": self.level}
+    def key(self, question: Question) -> str:
+        return f"{self.name} {question.facts}"
 
     def facts(self, task: Task) -> str:
         """The right answer."""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
 
 from burnish.envs.process import Remote
 from burnish.reward_functions.load import load_function
@@ -130,14 +129,14 @@ def _is_generated(name: str) -> bool:
     return adapted(name) is not None or name.partition(":")[0] in GENERATED
 
 
-def _environment(name: str) -> Callable[..., Any] | None:
+def _environment(name: str) -> Callable[..., object] | None:
     """The environment class that a name says: path/to/file.py:Env, package.module:Env, or an entry point
     `burnish.tasks`; None where it is none of them."""
     if ENVIRONMENT.fullmatch(name):
         return load_function(name, "environment")
     for point in entry_points(group=INSTALLED, name=name):
         try:
-            found: Callable[..., Any] = point.load()
+            found: Callable[..., object] = point.load()
         except Exception as error:
             raise ValueError(
                 f"task {name!r} is offered by an installed package as {point.value}, which cannot be loaded "

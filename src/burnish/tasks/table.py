@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any
 
 from burnish.envs.bandit import BanditTask
 from burnish.envs.games.table import GAMES
@@ -20,6 +19,7 @@ from burnish.tasks.multiply import Multiply
 from burnish.tasks.passages import Passages
 from burnish.tasks.path import Path
 from burnish.tasks.reverse import Reverse
+from burnish.tasks.shapes import Shapes
 from burnish.tasks.sort import Sort
 from burnish.tasks.source import Source
 from burnish.tasks.user import User
@@ -29,7 +29,7 @@ BUILTIN: dict[str, type] = {
 }  # the tasks that the model `tiny` was pre-trained on
 GENERATED: dict[str, type] = {
     **BUILTIN,
-    **{kind.name: kind for kind in (Code, Calls, Passages, Search, User, BanditTask)},
+    **{kind.name: kind for kind in (Code, Calls, Passages, Search, Shapes, User, BanditTask)},
     **GAMES,
 }  # all tasks that can be named
 
@@ -47,7 +47,7 @@ def nearest(name: str, known: dict[str, type]) -> str:
     return f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(known)}"
 
 
-def source(name: str, **options: Any) -> Source:
+def source(name: str, **options: object) -> Source:
     """The built-in source of this name; "sort:3" is `sort` at level 3. Options go to its constructor."""
     base, _, level = name.partition(":")
     if base not in GENERATED:
@@ -58,4 +58,5 @@ def source(name: str, **options: Any) -> Source:
         if "level" in options:
             raise ValueError(f"task {name!r} already names a level; leave out level={options['level']!r}")
         options["level"] = int(level)
-    return GENERATED[base](**options)
+    made: Source = GENERATED[base](**options)
+    return made

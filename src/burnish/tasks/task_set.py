@@ -194,7 +194,7 @@ def _with_tools(tools: tuple[Tool, ...], seconds: float | None, split: str, task
     return replace(task, given={**task.given, "env": env, "tools": schemas})
 
 
-def with_agent(source: Source, agent: Callable[..., Any] | Pulled, pays: bool) -> TaskSet:
+def with_agent(source: Source, agent: Callable[..., object] | Pulled, pays: bool) -> TaskSet:
     """The tasks for an agent that is a program of its own: `--agent my_agent.py:run`."""
     tasks = task_set(source)
     return replace(tasks, agent=Agent(agent, pays), added=tasks.added | {"agent"})

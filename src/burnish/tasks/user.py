@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 import re
 import string
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from burnish.core.seeds import rng
-from burnish.core.splits import check_level, in_split
+from burnish.core.splits import ByLevel
 from burnish.core.task import Task, Verdict
 from burnish.verifiers.answer_line import LONGEST_REPLY
 
@@ -53,7 +52,7 @@ def next_said(goals: list[str], history: list[str]) -> Said:
     return ("instruct", left[0]) if last == "robot: waits" else ("", "")
 
 
-class User:
+class User(ByLevel):
     """2, 3, 4 or 6 things to do, in order, by level; level 1 names them by letters.
 
     A task is one step of a dialogue: the goal, and what user and robot said and did so far.
@@ -62,27 +61,14 @@ class User:
     name: ClassVar[str] = "user"
     summary: ClassVar[str] = "be the user of a robot: observe, or speak with a dialogue act"
     gives: ClassVar[frozenset[str]] = frozenset({"answer", "demo", "mistake"})
-    levels: ClassVar[tuple[int, ...]] = (1, 2, 3, 4)
-
-    def __init__(self, level: int = 1, seed: int = 0) -> None:
-        self.level, self.seed = check_level(self.name, level, self.levels), seed
-
-    def size(self, split: str) -> int | None:
-        return None
 
     def task(self, split: str, index: int) -> Task:
-        attempt = 0
-        while True:
-            goals, history = self._draw(rng(self.seed, self.name, self.level, index, attempt))
-            key = f"{self.name} {goals} {history}"
-            if in_split(split, key):
-                break
-            attempt += 1
+        goals, history = self.drawn(split, index, self._draw, lambda drawn: f"{self.name} {drawn[0]} {drawn[1]}")
         said = next_said(goals, history)
         wrong = ("", "") if said[0] else ("instruct", goals[0])
         given = {"answer": write_said(said), "demo": write_said(said), "mistake": write_said(wrong), "said": said}
         asked = "\n".join([f"Goal: {' '.join(goals)}", *history])
-        return Task("question", ({"role": "user", "content": asked},), given, key)
+        return Task("question", ({"role": "user", "content": asked},), given, f"{self.name} {goals} {history}")
 
     def _draw(self, dice: random.Random) -> tuple[list[str], list[str]]:
         """A goal, and the lines of a dialogue up to a random step."""
@@ -100,10 +86,6 @@ class User:
             moves = ["robot: works", f"robot: {left[0]} done", "robot: what?", f"robot: {dice.choice(others)} done"]
             history.append(dice.choices(moves, (4, 4, 1, 1))[0])
         return goals, history
-
-    def scorer(self) -> dict[str, Any]:
-        """The spec from which the verifier process rebuilds this verifier."""
-        return {"kind": "builtin", "source": type(self).__module__, "name": type(self).__name__, "level": self.level}
 
     def facts(self, task: Task) -> Said:
         """What the user said."""

@@ -33,7 +33,7 @@ _STATE: ContextVar[Any] = ContextVar("state of the episode whose tool is called"
 class ToolsetSource(Played):
     """The tasks of a taskset, each with an environment of its tools. shared: the toolsets of the taskset."""
 
-    def __init__(self, source: Source, shared: Sequence[Any]) -> None:
+    def __init__(self, source: Source, shared: Sequence[object]) -> None:
         self.source, self.name, self.summary = source, source.name, source.summary
         self.gives = source.gives | {"env", "tools"}
         first = source.task("train", 0).given["verifiers_task"]
@@ -82,7 +82,7 @@ class ToolsetEnv:
         """Make the calls of a reply; pay at the end."""
         calls, found = self._reader.read(action).calls, self._calls.step(action)
         answers = found.observation if isinstance(found.observation, tuple) else ()
-        said: dict[str, Any] = {"role": "assistant", "content": action}
+        said: dict[str, object] = {"role": "assistant", "content": action}
         if calls:
             said["tool_calls"] = [
                 {"id": answer["tool_call_id"], "name": call.name, "arguments": json.dumps(dict(call.arguments))}
@@ -101,7 +101,7 @@ class ToolsetEnv:
         for toolset in self._own:
             in_loop(toolset._exit_stack.aclose())
 
-    async def _called(self, hook: Any) -> None:
+    async def _called(self, hook: object) -> None:
         """A hook that the task has not overridden takes a runtime and does nothing with it."""
         await library("verifiers.v1.session").call_hook(hook, {"trace": self.trace.given, "runtime": None})
 
@@ -110,10 +110,10 @@ class ToolsetEnv:
         return await self.trace.score()
 
 
-def _of_episode(tool: Tool, state: Any) -> Tool:
+def _of_episode(tool: Tool, state: object) -> Tool:
     """The tool with the state of an episode."""
 
-    async def call(arguments: dict[str, Any]) -> Any:
+    async def call(arguments: dict[str, object]) -> object:
         _STATE.set(state)  # in the context of this call alone
         return await tool.function(arguments)
 
@@ -141,7 +141,7 @@ async def _registered(toolsets: Sequence[Any]) -> list[Tool]:
     return found
 
 
-async def _pulled() -> Any:
+async def _pulled() -> object:
     return _STATE.get()
 
 
@@ -154,7 +154,7 @@ def _tool(mcp: Any, prefix: str, described: Any) -> Tool:
     parameters = {"properties": {}, "required": [], **described.input_schema}
     about = {"name": name, "description": described.description or name, "parameters": parameters}
 
-    async def call(arguments: dict[str, Any]) -> str:
+    async def call(arguments: dict[str, object]) -> str:
         found = await mcp.call_tool(described.name, arguments)
         pieces = [getattr(block, "text", f"[{getattr(block, 'type', 'content')}]") for block in found.content]
         if getattr(found, "is_error", False):

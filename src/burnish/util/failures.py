@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+import sysconfig
+import traceback
+from pathlib import Path
 
 LOST_RANK = 75  # exit code of a rank that ends because another one is lost
 
@@ -77,6 +80,20 @@ def said(error: BaseException) -> str:
         return str(error)
     except Exception as why:  # noqa: BLE001 - classes of users may do anything
         return f"its message cannot be read: {type(why).__name__}"
+
+
+def place_of(error: BaseException) -> str:
+    """The last line of a user's own file that an error passed, as " at file.py, line 12"; empty where there is none.
+
+    A user's file is none of burnish's, of an installed package or of Python's library.
+    """
+    ours = Path(__file__).resolve().parents[1]
+    others = {Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        file = Path(frame.filename).resolve()
+        if file.is_file() and not any(file.is_relative_to(folder) for folder in (ours, *others)):
+            return f" at {file.name}, line {frame.lineno}"
+    return ""
 
 
 def shown(value: object, most: int = 80) -> str:

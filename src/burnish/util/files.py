@@ -51,6 +51,7 @@ def whole_directory(final: Path) -> Iterator[Path]:
         aside.mkdir()  # without parents: a deleted run folder must not reappear with one checkpoint in it
         with _still_there(aside):
             yield aside
+        _follow_umask(aside)
         _sync_all(aside)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(aside, ignore_errors=True)
@@ -155,10 +156,17 @@ def files_below(folder: Path) -> list[Path]:
 
 
 def step_back() -> None:
-    """Lower this thread's priority, for background hashing and flushing. Linux only."""
-    if sys.platform == "linux":
+    """Lower this thread's priority, for background hashing and flushing; never the main thread's. Linux only."""
+    if sys.platform == "linux" and threading.current_thread() is not threading.main_thread():
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+
+
+def _follow_umask(folder: Path) -> None:
+    """Give every file the mode that a new file has: safetensors writes files that their owner alone can read."""
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            path.chmod(folder.stat().st_mode & 0o666)  # mkdir followed the umask
 
 
 def _sync_all(folder: Path) -> None:

@@ -45,6 +45,8 @@ def logical_equivalence(
     partial=False take that away.
     Departures: the authors bind equal names freely, so that A -> B equals B -> A; and they do not read quantifiers.
     Here the blocks of quantifiers must be the same (up to names, order inside of a block, and negation), else 0.
+    This is the paper's reward; its corrector, a model that is trained on perturbed formulas and then on the mistakes of
+    another model, is left out.
     More than 12 atoms, nesting deeper than 60, or what is no formula: 0. The formula is the last line, or block, of
     what follows the thinking; `FOL:` and the like before it are left out.
     """

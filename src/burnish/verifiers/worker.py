@@ -53,7 +53,7 @@ def main(stack_fd: int) -> None:
             _say(answers, {"number": number, **_judged(scorers[name], facts[k], reply, request["seconds"])})
 
 
-def _judged(scorer: ReplyCheck[Any], facts: object, reply: str, seconds: float) -> dict[str, object]:
+def _judged(scorer: ReplyCheck[object], facts: object, reply: str, seconds: float) -> dict[str, object]:
     sandbox.limit_cpu(seconds)
     try:
         verdict = scorer.verdict(facts, reply)

@@ -69,7 +69,8 @@ def world_state(
 
     A state is JSON; its properties are the leaves by their paths, the score of a game among them. Changes are the
     properties that differ from the column `state` ({} without one): said and right changes give P, R and F1. Nothing
-    changed on either side is 1. partial=0 is the binary reward. JSON that cannot be read: 0.
+    changed on either side is 1. partial=0 is the binary reward. JSON that cannot be read: 0. The paper's world models
+    of video, whose reward compares pictures, are left out.
     """
 
     def check(row: Row, reply: str) -> Verdict:

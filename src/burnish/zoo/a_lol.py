@@ -22,7 +22,7 @@ from burnish.core.types import Group
 from burnish.learn.norms import unit_mean
 from burnish.learn.term import Authors, Live, Term
 from burnish.method import Method, Option, Phase, chain, frozen, roles, trained
-from burnish.methods import opt, register
+from burnish.methods import Arguments, opt, register, variant
 from burnish.papers import Paper
 
 A_LOL = Paper("a-lol", "2305.14718", "Improving Language Models with Advantage-based Offline Policy Gradients")
@@ -118,6 +118,43 @@ _ReferenceReplies = Annotated[
 _ValueSteps = Annotated[int, Option("Steps in which only the critic learns.", at_least=0)]
 
 
+def leftover_lunch(
+    task: draw.Source,
+    *,
+    n: _ReferenceReplies = 4,
+    term: learn.Term,
+    value_steps: _ValueSteps = 20,
+    critic_lr: opt.CriticLR = 1.0,
+    reward_model: opt.RewardModel = None,
+) -> Method:
+    """A-LoL with any term: the critic learns what the reference earns, then the policy learns from what beats it."""
+    value = Phase(
+        name="value",
+        times=lambda clock: int(clock.step <= value_steps),
+        draw=draw.prompts(task),
+        rollout=rollout.sample(n, who="ref"),
+        score=score.scoring(task, reward_model, author="ref"),
+        credit=chain(credit.shared("reward", "returns"), credit.claim("value", "ref", positions="first")),
+        learn=learn.Learn(learn.value_mse("value", None, "returns", on=learn.CLAIMED)),
+    )
+    policy = Phase(
+        name="policy",
+        times=after(value_steps),
+        draw=draw.pairs(task),
+        rollout=rollout.given("chosen", "rejected"),
+        score=chain(score.scoring(task, reward_model, author="demo"), above_value("critic", author="demo")),
+        select=prioritised("advantage"),
+        credit=chain(
+            credit.shared("advantage", "adv"),
+            *([credit.ref()] if "ref" in term.streams else []),
+            credit.claim("pg", "demo", tag="drawn"),
+        ),
+        learn=learn.Learn(term),
+    )
+    models = roles(ref=frozen("policy"), critic=trained(outputs=1, lr=critic_lr), **score.rm_role(reward_model))
+    return Method(models=models, phases=(value, policy))
+
+
 @register(
     A_LOL,
     family="policy",
@@ -125,15 +162,8 @@ _ValueSteps = Annotated[int, Option("Steps in which only the critic learns.", at
     when="You have scored replies of any origin and no way to sample during training.",
     trial={"n": 2, "value_steps": 0},
 )
-def a_lol(
-    task: draw.Source,
-    *,
-    n: _ReferenceReplies = 4,
-    eps: opt.ClipRange = 0.9,
-    value_steps: _ValueSteps = 20,
-    critic_lr: opt.CriticLR = 1.0,
-    reward_model: opt.RewardModel = None,
-) -> Method:
+@variant(leftover_lunch)
+def a_lol(*, eps: opt.ClipRange = 0.9) -> Arguments:
     """Advantage leftover lunch: an offline policy gradient in which a whole reply is one action.
 
     A = max(r(x, y) - V_ref(x), 0);   w = sg clip( pi(y|x)/ref(y|x), 1 - eps, 1 + eps )
@@ -146,7 +176,7 @@ def a_lol(
     variant is `a_lol_ref_free` with A - beta. eps = 0.9 is the paper's. The critic learns for the last time in the
     policy's first step.
     """
-    return _a_lol(task, pg_sequence_ratio(eps, on=learn.CLAIMED), n, value_steps, critic_lr, reward_model)
+    return {"term": pg_sequence_ratio(eps, on=learn.CLAIMED)}
 
 
 @register(
@@ -156,22 +186,15 @@ def a_lol(
     when="As `a_lol`, for long replies, whose whole ratio is too noisy.",
     trial={"n": 2, "value_steps": 0},
 )
-def a_lol_seq(
-    task: draw.Source,
-    *,
-    n: _ReferenceReplies = 4,
-    eps: opt.ClipRange = 0.9,
-    value_steps: _ValueSteps = 20,
-    critic_lr: opt.CriticLR = 1.0,
-    reward_model: opt.RewardModel = None,
-) -> Method:
+@variant(leftover_lunch)
+def a_lol_seq(*, eps: opt.ClipRange = 0.9) -> Arguments:
     """A-LoL seq.: the importance weight is the token's, w_t = sg clip( pi(y_t)/ref(y_t), 1 - eps, 1 + eps ).
 
     L = mean over replies of -A sum_t w_t log pi(y_t)
 
     The rest is as in `a_lol`.
     """
-    return _a_lol(task, pg_token_ratio(eps, on=learn.CLAIMED), n, value_steps, critic_lr, reward_model)
+    return {"term": pg_token_ratio(eps, on=learn.CLAIMED)}
 
 
 @register(
@@ -181,46 +204,12 @@ def a_lol_seq(
     when="As `a_lol`, without the memory for a reference.",
     trial={"n": 2, "value_steps": 0},
 )
-def a_lol_ref_free(
-    task: draw.Source,
-    *,
-    n: _ReferenceReplies = 4,
-    value_steps: _ValueSteps = 20,
-    critic_lr: opt.CriticLR = 1.0,
-    reward_model: opt.RewardModel = None,
-) -> Method:
+@variant(leftover_lunch)
+def a_lol_ref_free() -> Arguments:
     """A-LoL ref. free: the importance weight is 1.
 
     L = mean over replies of -A sum_t log pi(y_t)
 
     The rest is as in `a_lol`.
     """
-    return _a_lol(task, learn.pg_reinforce(on=learn.CLAIMED), n, value_steps, critic_lr, reward_model)
-
-
-def _a_lol(task: draw.Source, term: learn.Term, n: int, value_steps: int, critic_lr: float, rm: str | None) -> Method:
-    value = Phase(
-        name="value",
-        times=lambda clock: int(clock.step <= value_steps),
-        draw=draw.prompts(task),
-        rollout=rollout.sample(n, who="ref"),
-        score=score.scoring(task, rm, author="ref"),
-        credit=chain(credit.shared("reward", "returns"), credit.claim("value", "ref", positions="first")),
-        learn=learn.Learn(learn.value_mse("value", None, "returns", on=learn.CLAIMED)),
-    )
-    policy = Phase(
-        name="policy",
-        times=after(value_steps),
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=chain(score.scoring(task, rm, author="demo"), above_value("critic", author="demo")),
-        select=prioritised("advantage"),
-        credit=chain(
-            credit.shared("advantage", "adv"),
-            *([credit.ref()] if "ref" in term.streams else []),
-            credit.claim("pg", "demo", tag="drawn"),
-        ),
-        learn=learn.Learn(term),
-    )
-    models = roles(ref=frozen("policy"), critic=trained(outputs=1, lr=critic_lr), **score.rm_role(rm))
-    return Method(models=models, phases=(value, policy))
+    return {"term": learn.pg_reinforce(on=learn.CLAIMED)}

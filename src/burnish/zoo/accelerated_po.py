@@ -70,7 +70,7 @@ def accelerated_po(
     alpha: Annotated[
         float, Option("How far weights go beyond what the round learned; 0 is iterative DPO.", at_least=0)
     ] = 0.3,
-    sync: opt.Sync = 100,
+    sync: opt.Sync = 1 / 3,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """APO: accelerated preference optimisation, on DPO.

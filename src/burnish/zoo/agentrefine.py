@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from burnish import credit, draw, learn, rollout
 from burnish.core.messages import Message, as_messages, text_of
@@ -58,7 +58,7 @@ class Refined(MadeTasks):
 def marked(task: Task) -> Task:
     """The task with its faulty replies marked."""
     found = faults_of(task)
-    given: dict[str, Any] = {
+    given: dict[str, object] = {
         **task.given,
         FAULTS: [None if fault is None else {"kind": fault.kind, "reason": fault.reason} for fault in found],
     }
@@ -88,12 +88,12 @@ def faults_of(task: Task) -> list[Fault | None]:
     return [check_calls(text_of(reply), tools) if tools else None for reply in replies]
 
 
-def count_refinements(faults: Sequence[Any]) -> int:
+def count_refinements(faults: Sequence[object]) -> int:
     """How often a faulty reply was followed by one without a fault."""
     return sum(bool(one) and not following for one, following in zip(faults, faults[1:], strict=False))
 
 
-def _check_rows(task: Task, actions: Any, slots: Any) -> None:
+def _check_rows(task: Task, actions: object, slots: object) -> None:
     if not isinstance(actions, Sequence) or isinstance(actions, str) or not all(isinstance(a, str) for a in actions):
         raise ValueError(
             f'task {task.key[:60]!r} has actions that are not a list of patterns; write ["go to {{place}}", "look"]'

@@ -7,15 +7,16 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from burnish import draw, learn, rollout, score, select
+from burnish import draw
 from burnish.core.schedules import Schedule
 from burnish.learn.maths.preference import logistic
 from burnish.learn.maths.preference_free import simpo_margin
 from burnish.learn.term import Authors, Term
 from burnish.learn.terms.compared import pair_term
 from burnish.learn.terms.rows import row_mean
-from burnish.method import Method, Option, method, roles
+from burnish.method import Method, Option
 from burnish.methods import register
+from burnish.methods.given_pairs import from_pairs
 from burnish.papers import Paper
 
 ALPHAPO = Paper("alphapo", "2501.03884", "AlphaPO: Reward shape matters for LLM alignment")
@@ -65,12 +66,4 @@ def alphapo(
 
     alpha -> 0 is SimPO. The defaults are those of the paper's Mistral runs (gamma / beta = 0.1).
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        learn=learn.Learn(alphapo_term(beta, alpha, gamma, on="demo")),
-        models=roles(),
-        lr_share=0.1,
-    )
+    return from_pairs(task, alphapo_term(beta, alpha, gamma, on="demo"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from burnish import credit, draw, learn, rollout, score, select
+from burnish import credit, draw, learn
 from burnish.core.parts import Part, chain, supplies
 from burnish.core.schedules import Schedule
 from burnish.core.step import Step
@@ -16,6 +16,7 @@ from burnish.learn.term import Authors, Term
 from burnish.learn.terms.compared import pair_term, unpaired_term
 from burnish.method import Method, frozen, method, roles
 from burnish.methods import opt, register
+from burnish.methods.given_pairs import from_pairs_and_ref
 from burnish.methods.preference_unpaired import labelled_replies
 from burnish.papers import Paper
 
@@ -125,15 +126,8 @@ def aot(task: draw.Source, *, beta: opt.Beta = 0.01) -> Method:
 
     Ranks come from the policy before the update. A batch of one pair is DPO. `aot_unpaired` compares single replies.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        credit=chain(credit.cached_ref(task), credit.streams("policy", logp="now"), matched_margins()),
-        learn=learn.Learn(transported(beta, on="demo")),
-        models=roles(ref=frozen("policy")),
-        lr_share=0.1,
+    return from_pairs_and_ref(
+        task, transported(beta, on="demo"), then=chain(credit.streams("policy", logp="now"), matched_margins())
     )
 
 

@@ -14,7 +14,7 @@ import math
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score
-from burnish.core.parts import Part, Rollout, names, supplies
+from burnish.core.parts import Part, Rollout, State, names, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group, Task, Trace, Turn
 from burnish.credit.baselines import spread
@@ -44,10 +44,10 @@ class EntropyMeter:
     def temperature(self) -> float:
         return self.hot if self.low() else self.cool
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> State:
         return {"entropy": self.entropy}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.entropy = float(state["entropy"])
 
 

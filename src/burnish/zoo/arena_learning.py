@@ -11,8 +11,9 @@ from typing import Annotated, Any
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.core.messages import prompt_shown
 from burnish.core.parts import Part, Rollout, names, supplies
+from burnish.core.schedules import steps_of
 from burnish.core.step import Step
-from burnish.core.types import Group, Task
+from burnish.core.types import Group, Task, Trace
 from burnish.judges import templates
 from burnish.judges.question import Template
 from burnish.judges.rewrites import Words
@@ -108,7 +109,7 @@ def outcomes(leads: Sequence[float]) -> dict[str, int]:
     return {"won": sum(x < 0 for x in leads), "lost": sum(x > 0 for x in leads), "tied": sum(x == 0 for x in leads)}
 
 
-def _parties(group: Group, target: str, rival: str) -> tuple:
+def _parties(group: Group, target: str, rival: str) -> tuple[Trace | None, list[Trace]]:
     own = next((trace for trace in group.traces if target in trace.authors()), None)
     return own, [trace for trace in group.traces if rival in trace.authors()]
 
@@ -162,7 +163,10 @@ def arena_learning(
     *,
     rivals: Annotated[str, Option("The other models, a + between them: models or endpoints (docs/judges.md).")],
     judge: BattleJudge = None,
-    stage: Annotated[int, Option("Steps of each stage; a round is SFT, DPO, reward model, PPO.", at_least=1)] = 25,
+    stage: Annotated[
+        float,
+        Option("Steps of each stage; a round is SFT, DPO, reward model, PPO. Below 1, a share of all steps.", above=0),
+    ] = 1 / 12,
     beta: opt.Beta = 0.1,
     eps: opt.ClipRange = 0.2,
     value_eps: opt.ValueClipRange = 0.2,
@@ -182,7 +186,7 @@ def arena_learning(
     ppo   PPO on the reward model: clipped surrogate, clipped value loss, KL inside the reward
 
     A stage has `stage` steps and its own prompts, a round four stages; ref is the policy at the start of a stage. Three
-    rounds are the paper's: --steps 300 with stage = 25. Without losses the first stage learns nothing; with no rival
+    rounds are the paper's. Without losses the first stage learns nothing; with no rival
     better than the target, dpo still prefers the target's replies. The paper's reward model and PPO share a shard.
     Ties are dropped: an undecided rival's reply, and of rivals with the same d all but the first, stay out of the
     ranking. `burnish arena` ranks models by their battles.
@@ -223,10 +227,10 @@ def arena_learning(
     return Method(models=roles(**models, **models_of(*others, says)), phases=phases)
 
 
-def _in_stage(number: int, steps: int) -> Callable[[Clock], float]:
+def _in_stage(number: int, stage: float) -> Callable[[Clock], float]:
     """1 in the steps of a stage, in every round."""
 
     def times(clock: Clock) -> float:
-        return float(clock.step // steps % len(STAGES) == number)
+        return float(clock.step // steps_of(stage, clock.of) % len(STAGES) == number)
 
     return times

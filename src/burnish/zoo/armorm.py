@@ -33,7 +33,8 @@ LONG = 256  # tokens of a reply whose rating "length" is 1
 def ridge(features: Tensor, targets: Tensor, alpha: float) -> Tensor:
     """argmin_w |X w - y|^2 + alpha |w|^2 without intercept, by a solve. [n, H], [n] -> [H]."""
     gram = features.T @ features + alpha * torch.eye(features.shape[1], dtype=features.dtype, device=features.device)
-    return torch.linalg.solve(gram, features.T @ targets)
+    solution: Tensor = torch.linalg.solve(gram, features.T @ targets)
+    return solution
 
 
 @supplies("stream:at_prompt")

@@ -5,7 +5,7 @@ Density ratios of prompts: which prompts have good replies rather than bad ones 
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from burnish import credit, draw, learn
 from burnish.core import randomness
-from burnish.core.parts import Part, chain, supplies
+from burnish.core.parts import Part, State, chain, supplies
 from burnish.core.schedules import Schedule
 from burnish.core.step import Step
 from burnish.core.types import Group
@@ -61,10 +61,10 @@ class Midpoint:
         self.value += (value - self.value) / self.seen
         return self.value
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"value": self.value, "seen": self.seen}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.value, self.seen = float(state["value"]), int(state["seen"])
 
 
@@ -121,10 +121,10 @@ class PromptMemory:
         self.features = [*self.features, features][-self.capacity :]
         self.good = [*self.good, good][-self.capacity :]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"features": self.features, "good": self.good}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.features = [list(map(float, one)) for one in state["features"]]
         self.good = [bool(one) for one in state["good"]]
 
@@ -190,7 +190,8 @@ def _described(model: Model, tokens: Tensor) -> Tensor:
     table = input_embeddings(model.module).weight
     mean = table[tokens.to(table.device)].double().mean(0).cpu()
     draws = torch.from_numpy(randomness.generator("density", len(mean)).standard_normal((len(mean), WIDTH)))
-    return (mean / mean.norm().clamp(min=1e-12)) @ draws
+    projected: Tensor = (mean / mean.norm().clamp(min=1e-12)) @ draws
+    return projected
 
 
 @register(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from burnish import credit, draw, learn, rollout, score, select
-from burnish.method import Method, Option, frozen, method, roles
-from burnish.methods import opt, register
+from burnish.method import Option
+from burnish.methods import Arguments, register, variant
+from burnish.methods.preference import dpo
 from burnish.papers import Paper
 
 CDPO = Paper("cdpo", "", "A note on DPO with noisy preferences & relationship to IPO")
@@ -20,7 +20,8 @@ FlipRate = Annotated[float, Option("Chance that a label is wrong.", at_least=0, 
     summary="DPO with label smoothing: a label is wrong with a known chance.",
     when="Some labels are wrong, and margins should stay bounded.",
 )
-def cdpo(task: draw.Source, *, beta: opt.Beta = 0.1, eps: FlipRate = 0.1) -> Method:
+@variant(dpo)
+def cdpo(*, eps: FlipRate = 0.1) -> Arguments:
     """Conservative DPO.
 
     l(a, b) = -log s( beta [lr_a - lr_b] ),  lr = log pi(y|x) - log ref(y|x)
@@ -29,13 +30,4 @@ def cdpo(task: draw.Source, *, beta: opt.Beta = 0.1, eps: FlipRate = 0.1) -> Met
     Its optimum is a margin of log((1 - eps)/eps). It is `dpo` with label_smoothing eps, under a name of its own; the
     note that introduced it has no number of its own for eps.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        credit=credit.cached_ref(task),
-        learn=learn.Learn(learn.dpo(beta, label_smoothing=eps, on="demo")),
-        models=roles(ref=frozen("policy")),
-        lr_share=0.1,
-    )
+    return {"label_smoothing": eps}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from burnish import draw, learn, rollout, score
-from burnish.core.parts import Part, supplies
+from burnish.core.parts import Part, State, supplies
 from burnish.core.roles import trained
 from burnish.core.schedules import Schedule
 from burnish.core.scorer import named_reward
@@ -74,10 +74,10 @@ class SquashedMultipliers:
             self.velocity[name] = self.momentum * self.velocity[name] + slope
             self.raw[name] -= self.lr * self.velocity[name]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"raw": dict(self.raw), "velocity": dict(self.velocity)}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.raw = {name: float(x) for name, x in state["raw"].items()}
         self.velocity = {name: float(x) for name, x in state["velocity"].items()}
 

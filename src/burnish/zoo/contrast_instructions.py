@@ -47,7 +47,8 @@ def plane(points: Tensor) -> Tensor:
     """[n, H] -> [n, 2]: the two principal components."""
     centred = points - points.mean(0)
     _, _, directions = torch.linalg.svd(centred, full_matrices=False)
-    return centred @ directions[:2].T
+    plane: Tensor = centred @ directions[:2].T
+    return plane
 
 
 def hull(points: Sequence[tuple[float, float]]) -> set[int]:

@@ -7,12 +7,13 @@ from typing import Annotated
 import torch.nn.functional as F
 from torch import Tensor
 
-from burnish import draw, learn, rollout, score, select
+from burnish import draw
 from burnish.learn.term import Authors, Term
 from burnish.learn.terms.compared import pair_term
 from burnish.learn.terms.rows import row_mean
-from burnish.method import Method, Option, method, roles
+from burnish.method import Method, Option
 from burnish.methods import register
+from burnish.methods.given_pairs import from_pairs
 from burnish.papers import Paper
 
 DIRECT_PREFERENCE_PPO = Paper(
@@ -60,12 +61,4 @@ def direct_preference_ppo(
     preference predictor labels more segments. Here the score is the mean log-prob of the reply, and labels are given.
     lam and scale are the defaults of the authors' code. lam = 1 is SimPO with beta = 1/scale and no margin.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        learn=learn.Learn(conservative(lam, scale, on="demo")),
-        models=roles(),
-        lr_share=0.1,
-    )
+    return from_pairs(task, conservative(lam, scale, on="demo"))

@@ -9,14 +9,15 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from burnish import credit, draw, learn, rollout, score
+from burnish import credit, draw, learn, rollout
 from burnish.core.schedules import Schedule
 from burnish.learn.norms import unit_mean
 from burnish.learn.term import Authors, Live, Term
 from burnish.learn.terms.rows import row_mean
 from burnish.method import Method, Option, Sampling, chain, method, roles
-from burnish.methods import opt, register
+from burnish.methods import Arguments, opt, register, variant
 from burnish.papers import Paper
+from burnish.score import verify
 
 DISCO = Paper(
     "disco", "2505.12366", "DisCO: Reinforcing Large Reasoning Models with Discriminative Constrained Optimization"
@@ -132,7 +133,20 @@ def disco(
     which micro-batching would change here. (Its ratio form of disco calls that of disco_b.) tau is by default the
     paper's, 10 for logp and 1 for ratio; so are 4 updates of a batch.
     """
-    return _disco(task, n, score, tau, beta, delta, minibatches)
+    score_of, usual_tau, reads = SCORES[score]
+    return method(
+        draw=draw.prompts(task),
+        rollout=rollout.sample(n),
+        score=verify(task),
+        credit=chain(credit.right(), credit.old()),
+        learn=learn.Learn(
+            discriminate(score_of, usual_tau if tau is None else tau, *reads),
+            hold(delta, beta),
+            minibatches=minibatches,
+        ),
+        models=roles(),
+        sampling=Sampling(0.6),
+    )
 
 
 @register(
@@ -141,44 +155,12 @@ def disco(
     summary="DisCO's basic form: right replies are scored above wrong ones on average.",
     when="As `disco`, in its simplest form.",
 )
-def disco_b(
-    task: draw.Source,
-    *,
-    n: opt.GroupSize = 8,
-    score: _Score = "logp",
-    beta: _Constraint = 1000.0,
-    delta: _FreeKL = 1e-4,
-    minibatches: opt.Minibatches = 4,
-) -> Method:
+@variant(disco)
+def disco_b() -> Arguments:
     """DisCO-b: the difference of mean scores, what `disco` becomes as tau grows.
 
     L = mean over prompts of [ mean s over wrong - mean s over right + sg[beta max(KL - delta, 0)] KL ]
 
     The rest is as in `disco`. 4 updates of a batch are the paper's.
     """
-    return _disco(task, n, score, math.inf, beta, delta, minibatches)
-
-
-def _disco(
-    task: draw.Source,
-    n: int,
-    scored_by: str,
-    tau: float | None,
-    beta: float,
-    delta: float,
-    minibatches: int,
-) -> Method:
-    found, usual_tau, reads = SCORES[scored_by]
-    return method(
-        draw=draw.prompts(task),
-        rollout=rollout.sample(n),
-        score=score.verify(task),
-        credit=chain(credit.right(), credit.old()),
-        learn=learn.Learn(
-            discriminate(found, usual_tau if tau is None else tau, *reads),
-            hold(delta, beta),
-            minibatches=minibatches,
-        ),
-        models=roles(),
-        sampling=Sampling(0.6),
-    )
+    return {"tau": math.inf}

@@ -8,13 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from burnish import credit, draw, learn, rollout, score, select
+from burnish import draw
 from burnish.core.schedules import Schedule
 from burnish.learn.maths.chi2 import bounded_exp
 from burnish.learn.term import Authors, Term
 from burnish.learn.terms.compared import pair_term
-from burnish.method import Method, Option, frozen, method, roles
+from burnish.method import Method, Option
 from burnish.methods import opt, register
+from burnish.methods.given_pairs import from_pairs_and_ref
 from burnish.papers import Paper
 
 DISCOPOP = Paper(
@@ -61,13 +62,4 @@ def discopop(
     With this tau the slope at x = 0 is +0.78: where pi is the reference the loss lowers the margin, until noise or the
     batch carries a pair past the bump (x about 0.1). tau = 1 has no bump.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        credit=credit.cached_ref(task),
-        learn=learn.Learn(discovered(beta, tau, on="demo")),
-        models=roles(ref=frozen("policy")),
-        lr_share=0.1,
-    )
+    return from_pairs_and_ref(task, discovered(beta, tau, on="demo"))

@@ -91,7 +91,7 @@ def dno(
     margin: Annotated[float, Option("Least distance of a pair's scores.", at_least=0)] = 2 / 6,
     own_margin: Annotated[float, Option("The same where the policy's own reply is preferred.", at_least=0)] = 1 / 6,
     replay: Annotated[float, Option("Old pairs replayed, as a share of the prompts.", at_least=0, at_most=1)] = 0.3,
-    sync: opt.Sync = 100,
+    sync: opt.Sync = 1 / 3,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """DNO-Prct: the practical version of direct Nash optimisation.
@@ -139,7 +139,7 @@ def dno_soft(
     *,
     n: opt.GroupSize = 5,
     eta: Eta = 0.1,
-    sync: opt.Sync = 100,
+    sync: opt.Sync = 1 / 3,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """DNO as its theory writes it (Algorithm 1).
@@ -147,7 +147,8 @@ def dno_soft(
     r_t(y) = mean over y' ~ pi_t of P(y > y');  D = lr(y_1) - lr(y_2),  lr = log pi(y|x) - log pi_t(y|x)
     L = -s(r_1 - r_2) log s(eta D) - s(r_2 - r_1) log s(-eta D),  mean over pairs of n replies of pi_t
 
-    Win rates are in [0, 1], so that labels are between s(-1) and s(1). eta is that of the practical version's beta.
+    Win rates are in [0, 1], so that labels are between s(-1) and s(1). eta is that of the practical version's beta. P
+    is that of --preference; without one a reward model's sigmoid(r - r'), or 1, 1/2, 0 by the verifier.
     """
     preference = by_bradley_terry if reward_model else by_comparison
     return method(

@@ -50,7 +50,7 @@ ROUND = {"n": 4, "sync": 1}
     when="Verifiable tasks and little compute: DPO in place of RL.",
     trial=ROUND,
 )
-def dpo_vp(task: draw.Source, *, n: opt.GroupSize = 8, beta: opt.Beta = 0.1, sync: opt.Sync = 100) -> Method:
+def dpo_vp(task: draw.Source, *, n: opt.GroupSize = 8, beta: opt.Beta = 0.1, sync: opt.Sync = 1 / 6) -> Method:
     """DPO-VP: iterative DPO on verifiable pairs.
 
     y_1..y_n ~ pi_t, at temperature 0.7 in the first half of the run, then 1.0, in the last sixth 1.2
@@ -58,7 +58,8 @@ def dpo_vp(task: draw.Source, *, n: opt.GroupSize = 8, beta: opt.Beta = 0.1, syn
     L = -log s( beta [lr_w - lr_l] ),  lr = log pi(y|x) - log pi_t(y|x),  mean over pairs
 
     pi_t is the policy at the start of the round: sampler and reference. The paper has six rounds of an epoch, and
-    scores 1, 0, -1 in place of 1, 0.1, 0. beta is the usual one.
+    scores 1, 0, -1 in place of 1, 0.1, 0. beta is the usual one. Left out: the paper's second part, rounds in which a
+    process reward model is trained with the policy; here the verifier alone scores.
     """
     hotter = [
         (until, rollout.sample(n, who="past", temperature=heat))

@@ -9,7 +9,7 @@ import math
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score
-from burnish.core.parts import Part
+from burnish.core.parts import Part, State
 from burnish.core.step import Step
 from burnish.core.types import Group
 from burnish.method import Method, Option, chain, method, roles
@@ -32,10 +32,10 @@ class RewardQueue:
         self.scores = (self.scores + scores)[-self.size :]
         return sum(self.scores) / len(self.scores) if self.scores else 0.0
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> State:
         return {"scores": list(self.scores)}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.scores = [float(score) for score in state["scores"]]
 
 

@@ -45,7 +45,7 @@ from torch import Tensor, nn
 
 from burnish import draw, learn, score
 from burnish.core import randomness
-from burnish.core.parts import Part, Rollout, supplies
+from burnish.core.parts import Part, Rollout, State, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group, Task, Trace
 from burnish.learn.search import Search
@@ -80,7 +80,8 @@ def recombination_weights(population: int) -> Vector:
     mu = population // 2
     weights = np.zeros(population)
     weights[:mu] = math.log(mu + 0.5) - np.log(np.arange(1, mu + 1))
-    return weights / weights.sum()
+    shares: np.ndarray = weights / weights.sum()
+    return shares
 
 
 def weights_by_fitness(fitness: Sequence[float]) -> Vector:
@@ -143,7 +144,7 @@ class CMAES:
         self.variances = kept * self.variances + self.c_1 * self.path_c**2 + self.c_mu * (w @ steps**2)
         self.sigma *= math.exp(self.c_sigma / self.d_sigma * (length / self.expected_norm - 1))
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {
             "mean": self.mean.tolist(),
             "sigma": self.sigma,
@@ -153,7 +154,7 @@ class CMAES:
             "generation": self.generation,
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         for name in ("mean", "variances", "path_sigma", "path_c"):
             setattr(self, name, np.array(state[name], dtype=np.float64))
         self.sigma, self.generation = float(state["sigma"]), int(state["generation"])
@@ -287,10 +288,10 @@ class Population:
         model.weights_moved()
         model.send()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return self._search.state_dict() if self._search is not None else dict(self._saved)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self._saved, self._search = dict(state), None
 
 

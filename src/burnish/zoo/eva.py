@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.judges.rewrites import Words
 from burnish.method import Method, frozen, method, roles
 from burnish.methods import curricula, opt, papers, register
 
@@ -27,7 +28,7 @@ def eva(
     subset: curricula.Subset = 0.25,
     variants: curricula.Variants = 4,
     evolved: curricula.Evolved = 0.8,
-    words: curricula.Words = "full",
+    words: Words = "full",
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """Evolving alignment by asymmetric self-play, with DPO as the solver.

@@ -17,6 +17,7 @@ from burnish.learn.terms.compared import list_term, pair_term
 from burnish.method import Method, Option, Sampling, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.methods.compositions import ListOptions
+from burnish.methods.given_pairs import from_pairs_and_ref
 from burnish.papers import Paper
 
 EXO = Paper("exo", "2402.00856", "Towards Efficient and Exact Optimization of Language Model Alignment")
@@ -81,16 +82,7 @@ def exo(
     The policy's side comes first. The forward KL(q || p) is DPO with label smoothing eps, up to a constant.
     `exo_rewards` is the same with rewards of several replies.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        credit=credit.cached_ref(task),
-        learn=learn.Learn(exo_term(beta, eps, on="demo")),
-        models=roles(ref=frozen("policy")),
-        lr_share=0.1,
-    )
+    return from_pairs_and_ref(task, exo_term(beta, eps, on="demo"))
 
 
 @register(

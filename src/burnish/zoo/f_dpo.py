@@ -11,14 +11,15 @@ from typing import Annotated
 import torch.nn.functional as F
 from torch import Tensor
 
-from burnish import credit, draw, learn, rollout, score, select
+from burnish import draw
 from burnish.core.schedules import Schedule
 from burnish.learn.maths.chi2 import bounded_exp
 from burnish.learn.maths.preference import logistic
 from burnish.learn.term import Authors, Term
 from burnish.learn.terms.compared import pair_term
-from burnish.method import Method, Option, frozen, method, roles
+from burnish.method import Method, Option
 from burnish.methods import opt, register
+from burnish.methods.given_pairs import from_pairs_and_ref
 from burnish.papers import Paper
 
 F_DPO = Paper(
@@ -95,13 +96,4 @@ def f_dpo(
 
     e^x goes on as its tangent above x = 10, so that long replies stay finite; the authors' code has no such bound.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        credit=credit.cached_ref(task),
-        learn=learn.Learn(divergence_term(beta, SLOPES[divergence](alpha), on="demo")),
-        models=roles(ref=frozen("policy")),
-        lr_share=0.1,
-    )
+    return from_pairs_and_ref(task, divergence_term(beta, SLOPES[divergence](alpha), on="demo"))

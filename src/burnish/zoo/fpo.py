@@ -13,15 +13,16 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from burnish import credit, draw, learn, rollout, score, select
+from burnish import draw
 from burnish.core.schedules import Schedule, at
 from burnish.learn.maths.preference import logistic
 from burnish.learn.norms import unit_mean
 from burnish.learn.term import Authors, Live, Term
 from burnish.learn.terms.compared import note_pairs, replies_of
 from burnish.learn.terms.rows import row_mean
-from burnish.method import Method, Option, frozen, method, roles
+from burnish.method import Method, Option
 from burnish.methods import opt, register
+from burnish.methods.given_pairs import from_pairs_and_ref
 from burnish.papers import Paper
 
 FPO = Paper("fpo", "2411.07618", "Direct Preference Optimization Using Sparse Feature-Level Constraints")
@@ -110,13 +111,4 @@ def fpo(
     run along; the paper caches its features.
     """
     encode = (lambda states: states) if sae is None else jump_relu(sae)
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        credit=credit.cached_ref(task),
-        learn=learn.Learn(feature_constrained(beta, alpha, k, encode, on="demo")),
-        models=roles(ref=frozen("policy")),
-        lr_share=0.1,
-    )
+    return from_pairs_and_ref(task, feature_constrained(beta, alpha, k, encode, on="demo"))

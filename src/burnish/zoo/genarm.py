@@ -8,6 +8,7 @@ from burnish import draw, learn, rollout, score, select
 from burnish.learn.terms import preference_pairs as pairs
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, register
+from burnish.methods.given_pairs import from_pairs
 from burnish.methods.weighted import weighted_models
 from burnish.papers import Paper
 
@@ -69,12 +70,4 @@ def genarm_rm(
 
     It is `cpo` without its SFT loss. beta = 0.1 is the authors' Tulu recipe.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        learn=learn.Learn(pairs.uniform_reference(beta, on="demo")),
-        models=roles(),
-        lr_share=0.1,
-    )
+    return from_pairs(task, pairs.uniform_reference(beta, on="demo"))

@@ -166,7 +166,9 @@ def goal_conditioned_rm(
 
     Sources and later goals are states at random places of the chosen reply, others of the rejected one; the means are
     over the batch. cos is at most 1, so the term in braces is at least 0.6265. coef = 0 is reward_model. Departure: all
-    drawn sources are compared with all drawn goals that follow them; the code compares all with all.
+    drawn sources are compared with all drawn goals that follow them; the code compares all with all. Left out: both
+    uses while decoding, a partial reply that is dropped for its score and steering towards a goal state; the reward
+    `goal` scores whole replies.
     """
     return method(
         draw=draw.pairs(task),

@@ -6,13 +6,14 @@ from typing import Annotated
 
 from torch import Tensor
 
-from burnish import credit, draw, learn, rollout, score, select
+from burnish import draw
 from burnish.core.schedules import Schedule
 from burnish.learn.maths.preference import Replies, logistic
 from burnish.learn.term import Authors, Term
 from burnish.learn.terms.compared import pair_term
-from burnish.method import Method, Option, frozen, method, roles
+from burnish.method import Method, Option
 from burnish.methods import opt, register
+from burnish.methods.given_pairs import from_pairs_and_ref
 from burnish.papers import Paper
 
 H_DPO = Paper("h-dpo", "2411.07595", "Entropy Controllable Direct Preference Optimization")
@@ -60,13 +61,4 @@ def h_dpo(
     Mean over pairs. Its optimum is ref^(1/alpha) exp(r / (alpha beta)). alpha = 1 is DPO. The paper's text was not
     available: the formula is that of two agreeing summaries, and alpha and beta are a choice of ours.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        credit=credit.cached_ref(task),
-        learn=learn.Learn(entropy_controlled(beta, alpha, on="demo")),
-        models=roles(ref=frozen("policy")),
-        lr_share=0.1,
-    )
+    return from_pairs_and_ref(task, entropy_controlled(beta, alpha, on="demo"))

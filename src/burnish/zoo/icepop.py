@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from burnish import credit, draw
-from burnish.method import Method, Option
-from burnish.methods import opt, register
+from burnish import credit
+from burnish.method import Option
+from burnish.methods import Arguments, register, variant
 from burnish.methods.corrections import corrected_policy
 from burnish.papers import Paper
 
@@ -21,15 +21,12 @@ ICEPOP = Paper(
     summary="GRPO that leaves out tokens on which sampler and trainer disagree either way.",
     when="Sampler and trainer disagree at single tokens, which must not reach the gradient; the rest of the reply may.",
 )
+@variant(corrected_policy)
 def icepop(
-    task: draw.Source,
     *,
-    n: opt.GroupSize = 8,
     low: Annotated[float, Option("The smallest ratio that is not masked.", at_least=0)] = 0.5,
     high: Annotated[float, Option("The largest ratio that is not masked.", above=0, unlimited=True)] = 5.0,
-    eps: opt.ClipRange = 0.2,
-    minibatches: opt.Minibatches = 1,
-) -> Method:
+) -> Arguments:
     """IcePop: two-sided masking of tokens.
 
     r_t = pi_train(old weights) / mu at the token;  w = r_t where low <= r_t <= high, else 0
@@ -38,4 +35,4 @@ def icepop(
 
     The mean is over a reply's full length: what is masked keeps its place. eps is GRPO's.
     """
-    return corrected_policy(task, n, credit.masked(low, high), eps, minibatches)
+    return {"correction": credit.masked(low, high)}

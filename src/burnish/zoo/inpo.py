@@ -37,23 +37,25 @@ def inpo(
     n: opt.GroupSize = 8,
     eta: Eta = 0.005,
     share: Annotated[float, Option("The reference's share of the anchor, tau / eta.", at_least=0, at_most=1)] = 1 / 3,
-    sync: opt.Sync = 100,
+    sync: opt.Sync = 1 / 3,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """INPO.
 
     h = log pi(y_w)/pi(y_l) - (tau/eta) log ref(y_w)/ref(y_l) - ((eta - tau)/eta) log pi_t(y_w)/pi_t(y_l)
-    L = (h - 1/(2 eta))^2,  mean over pairs;  y_1..y_n ~ pi_t, w and l the best and the worst
+    L = p (h - 1/(2 eta))^2 + (1 - p) (-h - 1/(2 eta))^2,  mean over pairs;  y_1..y_n ~ pi_t, w and l the best and worst
 
-    pi_t is the policy at the start of the round. eta, tau = eta / 3 and n are the paper's (three rounds). With a
-    preference model the paper finds w and l by a tournament. share = 1 is IPO on the samples of pi_t, with tau = eta.
+    pi_t is the policy at the start of the round. eta, tau = eta / 3 and n are the paper's (three rounds). p = P(w > l)
+    is 1, or the chance by a --preference, with which the paper draws the label. With one, w and l win most and least
+    within the group, where the paper holds a tournament; n = 2 is its Algorithm 1. share = 1 is IPO on the samples of
+    pi_t, with tau = eta.
     """
     return method(
         draw=draw.prompts(task),
         rollout=rollout.sample(n, who="past"),
         score=score.scoring(task, reward_model, author="past"),
         select=select.best_vs_worst(),
-        credit=chain(credit.ref(), credit.streams("past", logp="past")),
+        credit=chain(credit.ref(), credit.streams("past", logp="past"), credit.pair_preference(credit.by_comparison)),
         learn=learn.Learn(pairs.against_population(1 / (2 * eta), {"ref": share, "past": 1 - share}, on="past")),
         models=roles(ref=frozen("policy"), past=snapshot("policy", sync), **score.rm_role(reward_model)),
         lr_share=0.1,

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated
 
 from torch import Tensor
 
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.core.parts import Part, chain, supplies
+from burnish.core.parts import chain
 from burnish.core.schedules import Schedule
-from burnish.core.step import Step
-from burnish.core.types import Group
 from burnish.credit import by_bradley_terry, by_comparison
-from burnish.credit.preference import fill, pairs_in_order
 from burnish.learn.term import Authors, Term
 from burnish.learn.terms.compared import pair_term
 from burnish.method import Method, Option, frozen, method, roles
@@ -36,25 +32,6 @@ def ipo_soft(logratio_1: Tensor, logratio_2: Tensor, preference: Tensor, tau: fl
     """
     d, target = logratio_1 - logratio_2, 1 / (2 * tau)
     return preference * (d - target).square() + (1 - preference) * (-d - target).square()
-
-
-@supplies("stream:preference")
-def pair_preference(preference: Callable[[float, float], float], *, score: str = "reward") -> Part:
-    """The chance that the first reply of a pair is preferred, by its scores, as stream "preference" of both."""
-
-    def call(groups: list[Group], step: Step) -> list[Group]:
-        for w, r in pairs_in_order(groups):
-            chance = preference(w.scores[score], r.scores[score])
-            fill(w, "preference", chance)
-            fill(r, "preference", chance)
-        return groups
-
-    return Part(
-        name="pair_preference",
-        call=call,
-        reads=frozenset({"pairs", f"score:{score}"}),
-        writes=frozenset({"stream:preference"}),
-    )
 
 
 def soft_ipo(tau: Schedule, *, on: Authors = "policy") -> Term:
@@ -85,14 +62,15 @@ def online_ipo(
     d = lr(y) - lr(y'),  lr = log pi(y|x) - log ref(y|x);  p = P(y > y')
     L = p (d - 1/(2 tau))^2 + (1 - p) (-d - 1/(2 tau))^2,  mean over pairs
 
-    The pair is the best and the worst of n replies. p is a reward model's sigmoid(r - r'), or 1 by the verifier.
+    The pair is the best and the worst of n replies. p is that of --preference; without one a reward model's
+    sigmoid(r - r'), or 1 by the verifier.
     """
     return method(
         draw=draw.prompts(task),
         rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         select=select.best_vs_worst(),
-        credit=chain(credit.ref(), pair_preference(by_bradley_terry if reward_model else by_comparison)),
+        credit=chain(credit.ref(), credit.pair_preference(by_bradley_terry if reward_model else by_comparison)),
         learn=learn.Learn(soft_ipo(tau)),
         models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
         lr_share=0.1,
@@ -128,7 +106,7 @@ def ipo_md(
         rollout=rollout.sample(n, blend=mixture, author="mixture"),
         score=score.scoring(task, reward_model, author="mixture"),
         select=select.best_vs_worst(),
-        credit=chain(credit.ref(), pair_preference(by_bradley_terry if reward_model else by_comparison)),
+        credit=chain(credit.ref(), credit.pair_preference(by_bradley_terry if reward_model else by_comparison)),
         learn=learn.Learn(soft_ipo(tau, on="mixture")),
         models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
         lr_share=0.1,

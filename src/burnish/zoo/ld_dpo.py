@@ -6,8 +6,8 @@ from typing import Annotated
 
 from torch import Tensor
 
-from burnish import credit, draw, learn, rollout, score, select
-from burnish.core.parts import Part, chain, supplies
+from burnish import draw
+from burnish.core.parts import Part, supplies
 from burnish.core.schedules import Schedule
 from burnish.core.step import Step
 from burnish.core.types import Group
@@ -16,8 +16,9 @@ from burnish.learn.maths.preference import Replies, logistic
 from burnish.learn.term import Authors, Term
 from burnish.learn.terms import preference_pairs as pairs
 from burnish.learn.terms.compared import pair_term
-from burnish.method import Method, Option, frozen, method, roles
+from burnish.method import Method, Option
 from burnish.methods import opt, register
+from burnish.methods.given_pairs import from_pairs_and_ref
 from burnish.papers import Paper
 
 LD_DPO = Paper("ld-dpo", "2409.06411", "Length Desensitization in Direct Preference Optimization")
@@ -82,13 +83,4 @@ def ld_dpo(
     alpha = 1 is DPO. Implementations differ in whether the reference is weighted; most do not (`whole`). alpha is tuned
     per model in the paper.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        credit=chain(credit.cached_ref(task), beyond_the_shorter(alpha)),
-        learn=learn.Learn(REFERENCES[reference](beta, on="demo")),
-        models=roles(ref=frozen("policy")),
-        lr_share=0.1,
-    )
+    return from_pairs_and_ref(task, REFERENCES[reference](beta, on="demo"), then=beyond_the_shorter(alpha))

@@ -101,7 +101,7 @@ class Table:
         found = self.inner.step(action)
         return self._later(found) if inspect.isawaitable(found) else self._followed(found)
 
-    async def _later(self, found: Awaitable[Any]) -> Outcome:
+    async def _later(self, found: Awaitable[object]) -> Outcome:
         return self._followed(await found)
 
     def _followed(self, found: Any) -> Outcome:

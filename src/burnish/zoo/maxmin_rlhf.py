@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from burnish import draw, learn, rollout, select
-from burnish.core.parts import Part, supplies
+from burnish.core.parts import Part, State, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group
 from burnish.credit.preference import fill
@@ -52,10 +52,10 @@ class Clusters:
         sums = [sum(column) for column in zip(*self.likelihoods[user].values(), strict=True)]
         return max(range(self.clusters), key=lambda u: (sums[u], -u))
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"likelihoods": self.likelihoods}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.likelihoods = {user: dict(pairs) for user, pairs in state["likelihoods"].items()}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from burnish import draw, learn, rollout, score, select
 from burnish.method import Method, Option, chain, frozen, method, roles, trained
@@ -31,7 +31,7 @@ from burnish.score.step_rewards import AGGREGATES
 MEDS3 = Paper("meds3", "2501.12051", "MedS3: Towards Medical Small Language Models with Self-Evolved Slow Thinking")
 
 
-def half_of_children(node: Node[Any], value: float) -> None:
+def half_of_children(node: Node[object], value: float) -> None:
     """Q <- (Q + sum n_i Q_i / sum n_i) / 2; a node without visited children takes the value; N <- N + 1 (MedS3)."""
     found = below(node)
     node.value = value if found is None else (node.value + found) / 2

@@ -6,11 +6,11 @@ Solved problems apart from the others, and drawn seldom (MiMo, arXiv 2505.07608,
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.core import randomness
-from burnish.core.parts import Draw, Part, names, supplies
+from burnish.core.parts import Draw, Part, State, names, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group, Task
 from burnish.draw.failed import PLACE
@@ -38,10 +38,10 @@ class EasyPool:
         """All replies to a problem were right, or not; one that is no longer solved leaves the pool."""
         self.easy = [one for one in self.easy if one != index] + ([index] if solved else [])
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"easy": self.easy, "place": self.place}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.easy, self.place = [int(index) for index in state["easy"]], int(state["place"])
 
 

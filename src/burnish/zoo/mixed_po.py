@@ -6,10 +6,10 @@ Pairs split by how far apart they score: easy ones to learn from, difficult ones
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.core.parts import Draw, Part, chain, per_trace, supplies
+from burnish.core.parts import Draw, Part, State, chain, per_trace, supplies
 from burnish.core.roles import snapshot, trained
 from burnish.core.schedules import after, before
 from burnish.core.step import Step
@@ -82,10 +82,10 @@ class Gaps:
         ranked = sorted(self.seen, reverse=True)
         return ranked[min(len(ranked), max(1, round(self.share * len(ranked)))) - 1]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"seen": self.seen}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.seen = [float(gap) for gap in state["seen"]]
 
 
@@ -129,7 +129,7 @@ ONCE = 10**9  # the period of a snapshot that is taken a single time
 def mixed_po(
     task: draw.Source,
     *,
-    switch: Annotated[int, Option("Steps of DPO before PPO begins.", at_least=1)] = 100,
+    switch: Annotated[float, Option("Steps of DPO before PPO begins; below 1, a share of all steps.", above=0)] = 0.5,
     share: Annotated[float, Option("Share of the pairs that counts as easy.", above=0, at_most=1)] = 0.5,
     beta: opt.Beta = 0.1,
     n: opt.Replies = 1,

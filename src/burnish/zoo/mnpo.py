@@ -31,7 +31,7 @@ def mnpo(
     n: opt.GroupSize = 5,
     eta: Eta = 0.0075,
     share: Annotated[float, Option("The reference's share of the anchor.", at_least=0, at_most=1)] = 1 / 3,
-    sync: opt.Sync = 100,
+    sync: opt.Sync = 1 / 3,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """MNPO with past policies as the opponents.
@@ -39,7 +39,8 @@ def mnpo(
     h = log pi(y_w)/pi(y_l) - sum_j lambda_j log pi_j(y_w)/pi_j(y_l),  pi_j: ref, pi_t, pi_{t-1};  L = (h - 1/(2 eta))^2
 
     lambda is share on the reference and the rest in equal parts on the two rounds, as in the authors' code. Log-probs
-    are summed over the reply, as in the paper; the code takes means. A population of one round is `inpo`.
+    are summed over the reply, as in the paper; the code takes means. A population of one round is `inpo`; with a
+    --preference the loss is the mean over both labels of a pair, as there.
     """
     rest = (1 - share) / 2
     weights = {"ref": share, "past": rest, "earlier": rest}
@@ -48,7 +49,10 @@ def mnpo(
         rollout=rollout.sample(n, who="past"),
         score=score.scoring(task, reward_model, author="past"),
         select=select.best_vs_worst(),
-        credit=chain(*(credit.streams(who, logp=who, logp_temperature=1.0) for who in weights)),
+        credit=chain(
+            *(credit.streams(who, logp=who, logp_temperature=1.0) for who in weights),
+            credit.pair_preference(credit.by_comparison),
+        ),
         learn=learn.Learn(pairs.against_population(1 / (2 * eta), weights, on="past"), logp_temperature=1.0),
         models=roles(
             ref=frozen("policy"),

@@ -16,6 +16,7 @@ from burnish.learn.terms.compared import list_term, pair_term
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.methods.compositions import ListOptions
+from burnish.methods.given_pairs import from_pairs_and_ref
 from burnish.papers import Paper
 
 NCA = Paper("nca", "2402.05369", "Noise Contrastive Alignment of Language Models with Explicit Rewards")
@@ -69,16 +70,7 @@ def nca(task: draw.Source, *, beta: opt.Beta = 0.01) -> Method:
 
     beta = 0.01 is the authors'. `nca_rewards` is the same with explicit rewards of several replies.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        credit=credit.cached_ref(task),
-        learn=learn.Learn(nca_term(beta, on="demo")),
-        models=roles(ref=frozen("policy")),
-        lr_share=0.1,
-    )
+    return from_pairs_and_ref(task, nca_term(beta, on="demo"))
 
 
 @register(

@@ -39,7 +39,8 @@ def uniform_noise(alpha: float) -> Embed:
         length, width = embeddings.shape
         keys, counters = trace.streams["noise"][:, None], torch.arange(width)[None]
         noise = 2 * randomness.uniform(keys, counters) - 1
-        return embeddings + (alpha / (length * width) ** 0.5) * noise.to(embeddings)
+        noisy: Tensor = embeddings + (alpha / (length * width) ** 0.5) * noise.to(embeddings)
+        return noisy
 
     return Embed(f"uniform_noise({alpha:g})", call, ("noise",))
 

@@ -48,7 +48,7 @@ def online_iterative_dpo(
     beta: opt.Beta = 0.1,
     price: Annotated[float, Option("Reward that a token of a reply costs.", at_least=0)] = 0.001,
     remembered: Annotated[int, Option("Prompts whose pairs are kept for later rounds.", at_least=1)] = 2048,
-    sync: opt.Sync = 100,
+    sync: opt.Sync = 1 / 3,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """Online iterative DPO (RLHFlow).

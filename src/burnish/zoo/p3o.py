@@ -14,7 +14,7 @@ from burnish.core.schedules import Schedule
 from burnish.learn.term import Authors, Term
 from burnish.learn.terms.compared import pair_term
 from burnish.method import Method, Option, chain, frozen, method, roles
-from burnish.methods import opt, register
+from burnish.methods import Arguments, opt, register, variant
 from burnish.papers import Paper
 
 P3O = Paper(
@@ -74,21 +74,37 @@ def pg_pair(
     )
 
 
+def pairwise(
+    task: draw.Source,
+    *,
+    surrogate: PairSurrogate,
+    n: opt.GroupSize = 2,
+    eps: opt.ClipRange = 0.2,
+    kl: _Penalty = 0.05,
+    updates: opt.Updates = 4,
+    reward_model: opt.RewardModel = None,
+) -> Method:
+    """P3O with any surrogate of a pair."""
+    return method(
+        draw=draw.prompts(task),
+        rollout=rollout.sample(n),
+        score=score.scoring(task, reward_model),
+        select=select.every_contrast(),
+        credit=chain(credit.behaviour(), credit.ref(), credit.token_rewards(kl=kl)),
+        learn=learn.Learn(pg_pair(surrogate, eps), updates=updates),
+        models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
+        lr_share=0.1,
+    )
+
+
 @register(
     P3O,
     family="policy",
     summary="A policy gradient on pairs, invariant to a shift of the reward; pairs clipped as one.",
     when="Only differences of rewards mean anything, as with a reward model that was trained on comparisons.",
 )
-def p3o(
-    task: draw.Source,
-    *,
-    n: opt.GroupSize = 2,
-    eps: Annotated[float, Option("The clip range of the odds.", at_least=0, unlimited=True)] = 0.2,
-    kl: _Penalty = 0.05,
-    updates: opt.Updates = 4,
-    reward_model: opt.RewardModel = None,
-) -> Method:
+@variant(pairwise)
+def p3o(*, eps: Annotated[float, Option("The clip range of the odds.", at_least=0, unlimited=True)] = 0.2) -> Arguments:
     """P3O with the pair clipped jointly (the paper's V2).
 
     grad = E of A rho_1 rho_2 grad log( pi(y1) / pi(y2) ),  A = (r_1 - r_2) / 2,  rho = pi/pi_old of a whole reply
@@ -100,7 +116,7 @@ def p3o(
     replies are swapped, and eps, kl and updates are those of PPO here. The paper's 2 replies make one pair; more
     make all their pairs.
     """
-    return _p3o(task, pairwise_joint, n, eps, kl, updates, reward_model)
+    return {"surrogate": pairwise_joint, "eps": eps}
 
 
 @register(
@@ -109,15 +125,8 @@ def p3o(
     summary="P3O with each reply of a pair clipped by itself.",
     when="As `p3o`, when the two replies of a pair drift apart at different speeds.",
 )
-def p3o_separate(
-    task: draw.Source,
-    *,
-    n: opt.GroupSize = 2,
-    eps: opt.ClipRange = 0.2,
-    kl: _Penalty = 0.05,
-    updates: opt.Updates = 4,
-    reward_model: opt.RewardModel = None,
-) -> Method:
+@variant(pairwise)
+def p3o_separate() -> Arguments:
     """P3O with the two replies clipped separately (the paper's V1).
 
     L = mean over pairs of -sg[rho_2] min(rho_1 A, clip(rho_1) A) - sg[rho_1] min(-rho_2 A, -clip(rho_2) A)
@@ -125,25 +134,4 @@ def p3o_separate(
 
     The rest, what is reconstructed too, is as in `p3o`.
     """
-    return _p3o(task, pairwise_separate, n, eps, kl, updates, reward_model)
-
-
-def _p3o(
-    task: draw.Source,
-    surrogate: PairSurrogate,
-    n: int,
-    eps: float,
-    kl: float,
-    updates: int,
-    rm: str | None,
-) -> Method:
-    return method(
-        draw=draw.prompts(task),
-        rollout=rollout.sample(n),
-        score=score.scoring(task, rm),
-        select=select.every_contrast(),
-        credit=chain(credit.behaviour(), credit.ref(), credit.token_rewards(kl=kl)),
-        learn=learn.Learn(pg_pair(surrogate, eps), updates=updates),
-        models=roles(ref=frozen("policy"), **score.rm_role(rm)),
-        lr_share=0.1,
-    )
+    return {"surrogate": pairwise_separate}

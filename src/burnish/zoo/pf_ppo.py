@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from burnish import credit, draw, learn, rollout, score
 from burnish.core import randomness
-from burnish.core.parts import Part, Stateful, supplies
+from burnish.core.parts import Part, State, Stateful, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group
 from burnish.method import Method, Option, chain, method
@@ -92,10 +92,10 @@ class Fits:
         """The strategy with the largest R^2; the last of those that are equal (bw)."""
         return max(reversed(BY_FIT), key=self.r_squared)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {name: [list(point) for point in points] for name, points in self.points.items()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.points = {name: [(float(x), float(y)) for x, y in points] for name, points in state.items()}
 
 

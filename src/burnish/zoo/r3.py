@@ -12,7 +12,7 @@ from torch import Tensor
 from burnish import draw, learn, rollout, score
 from burnish.core.types import Clock
 from burnish.method import Method, Option, chain, method
-from burnish.methods import opt, register
+from burnish.methods import Arguments, opt, register, variant
 from burnish.methods.actor_critic import ppo_credit, ppo_models
 from burnish.models.chat import Chat
 from burnish.papers import Paper
@@ -58,84 +58,21 @@ def stage_starts(tokens: Tensor, chat: Chat, stages: int) -> list[int]:
     return [min(start, len(tokens) - 1) for start in starts]
 
 
-@register(
-    R3,
-    family="hybrid",
-    summary="PPO from start states all along the demonstrations, mixed: a reverse curriculum.",
-    when="Rewards come only at the end and are too rare from the prompt, but demonstrations lead there.",
-    trial={"n": 2, "updates": 1},
-)
-def r3(
+def from_demonstrations(
     task: draw.Source,
     *,
     n: opt.Replies = 1,
-    stages: _Stages = 6,
-    partial: _Partial = 0.2,
-    eps: opt.ClipRange = 0.2,
-    value_eps: opt.ValueClipRange = 0.2,
-    value_coef: opt.ValueCoef = 5.0,
-    kl: opt.KLPenalty = 0.05,
-    lam: opt.Lam = 0.95,
-    updates: opt.Updates = 2,
-    critic_lr: opt.CriticLR = 1.0,
-) -> Method:
-    """R3: a demonstration is cut into `stages` pieces; a reply starts after the first k, k uniform in 0 .. stages - 1.
-
-    score = 1 where right, `partial` where wrong but an answer is stated, else 0
-    r_t = -kl log(pi_old/ref)(y_t), plus the score at the last token;  A_t, R_t by GAE(1, lam), A whitened
-    L = mean over replies of mean over generated tokens of [ -min(rho A, clip(rho) A)
-      + value_coef max((V - R)^2, (V_clip - R)^2) / 2 ]
-
-    The constants are those of the released mathematics runs; `partial` is the released code's. Pieces are of equal
-    length in tokens, their ends moved back to the end of a line where one lies in the piece; their number is a
-    choice of ours.
-    """
-    cut = any_stage(stages)
-    return _r3(task, n, cut, partial, eps, value_eps, value_coef, kl, lam, updates, critic_lr)
-
-
-@register(
-    R3,
-    family="hybrid",
-    summary="PPO whose start states slide from the end of the demonstrations to the prompt.",
-    when="As `r3`, when stages should follow each other instead of being mixed.",
-    trial={"n": 2, "updates": 1},
-)
-def r3_staged(
-    task: draw.Source,
-    *,
-    n: opt.Replies = 1,
-    stages: _Stages = 6,
-    partial: _Partial = 0.2,
-    eps: opt.ClipRange = 0.2,
-    value_eps: opt.ValueClipRange = 0.2,
-    value_coef: opt.ValueCoef = 5.0,
-    kl: opt.KLPenalty = 0.05,
-    lam: opt.Lam = 0.95,
-    updates: opt.Updates = 2,
-    critic_lr: opt.CriticLR = 1.0,
-) -> Method:
-    """Staged R3: as `r3`, but all replies start after the first k pieces, k = stages - 1, ..., 0 over the run.
-
-    The paper's first form, which it improves on by mixing the stages. Each stage has the same number of steps.
-    """
-    cut = sliding_stage(stages)
-    return _r3(task, n, cut, partial, eps, value_eps, value_coef, kl, lam, updates, critic_lr)
-
-
-def _r3(
-    task: draw.Source,
-    n: int,
     cut: Cut,
-    partial: float,
-    eps: float,
-    value_eps: float,
-    value_coef: float,
-    kl: float,
-    lam: float,
-    updates: int,
-    critic_lr: float,
+    partial: _Partial = 0.2,
+    eps: opt.ClipRange = 0.2,
+    value_eps: opt.ValueClipRange = 0.2,
+    value_coef: opt.ValueCoef = 5.0,
+    kl: opt.KLPenalty = 0.05,
+    lam: opt.Lam = 0.95,
+    updates: opt.Updates = 2,
+    critic_lr: opt.CriticLR = 1.0,
 ) -> Method:
+    """PPO on replies that begin as a demonstration does, as far as `cut` says."""
     return method(
         draw=draw.demos(task),
         rollout=rollout.reset(n, cut),
@@ -148,3 +85,42 @@ def _r3(
         ),
         models=ppo_models(critic_lr),
     )
+
+
+@register(
+    R3,
+    family="hybrid",
+    summary="PPO from start states all along the demonstrations, mixed: a reverse curriculum.",
+    when="Rewards come only at the end and are too rare from the prompt, but demonstrations lead there.",
+    trial={"n": 2, "updates": 1},
+)
+@variant(from_demonstrations)
+def r3(*, stages: _Stages = 6) -> Arguments:
+    """R3: a demonstration is cut into `stages` pieces; a reply starts after the first k, k uniform in 0 .. stages - 1.
+
+    score = 1 where right, `partial` where wrong but an answer is stated, else 0
+    r_t = -kl log(pi_old/ref)(y_t), plus the score at the last token;  A_t, R_t by GAE(1, lam), A whitened
+    L = mean over replies of mean over generated tokens of [ -min(rho A, clip(rho) A)
+      + value_coef max((V - R)^2, (V_clip - R)^2) / 2 ]
+
+    The constants are those of the released mathematics runs; `partial` is the released code's. Pieces are of equal
+    length in tokens, their ends moved back to the end of a line where one lies in the piece; their number is a
+    choice of ours.
+    """
+    return {"cut": any_stage(stages)}
+
+
+@register(
+    R3,
+    family="hybrid",
+    summary="PPO whose start states slide from the end of the demonstrations to the prompt.",
+    when="As `r3`, when stages should follow each other instead of being mixed.",
+    trial={"n": 2, "updates": 1},
+)
+@variant(from_demonstrations)
+def r3_staged(*, stages: _Stages = 6) -> Arguments:
+    """Staged R3: as `r3`, but all replies start after the first k pieces, k = stages - 1, ..., 0 over the run.
+
+    The paper's first form, which it improves on by mixing the stages. Each stage has the same number of steps.
+    """
+    return {"cut": sliding_stage(stages)}

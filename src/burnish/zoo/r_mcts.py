@@ -12,10 +12,10 @@ from typing import Annotated, Any
 
 from burnish import draw, learn, select
 from burnish.core.messages import text_of
-from burnish.core.parts import Part
+from burnish.core.parts import Part, State
 from burnish.core.step import Step
 from burnish.core.types import Group, Task
-from burnish.method import Method, Option, Rollout, frozen, method, roles
+from burnish.method import Method, Option, Role, Rollout, frozen, method, roles
 from burnish.methods import register
 from burnish.papers import Paper
 from burnish.rollout.conditioned import conditioned
@@ -84,10 +84,10 @@ class Memory:
         ranked = sorted(range(len(near)), key=lambda i: (-near[i], -i))
         return [self.rows[i][1] for i in ranked[:k]]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"rows": [list(row) for row in self.rows]}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.rows = [(prompt, reflection) for prompt, reflection in state["rows"]]
 
 
@@ -271,7 +271,7 @@ def _searched(
     debate: int,
     reflections: int,
     threshold: float,
-) -> tuple[Rollout, dict]:
+) -> tuple[Rollout, dict[str, Role]]:
     """The search, and the models that it asks."""
     judges = {"judge": frozen(judge or "policy")} if value == "judge" else {}
     found = reflective(

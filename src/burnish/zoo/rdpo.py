@@ -6,14 +6,15 @@ from typing import Annotated
 
 from torch import Tensor
 
-from burnish import credit, draw, learn, rollout, score, select
+from burnish import draw
 from burnish.core.schedules import Schedule
 from burnish.learn.maths.preference import Replies
 from burnish.learn.term import Authors, Term
 from burnish.learn.terms.compared import pair_term
 from burnish.learn.terms.preference_pairs import dpo_both_ways
-from burnish.method import Method, Option, frozen, method, roles
+from burnish.method import Method, Option
 from burnish.methods import opt, register
+from burnish.methods.given_pairs import from_pairs_and_ref
 from burnish.papers import Paper
 
 RDPO = Paper("rdpo", "2403.00409", "Provably Robust DPO: Aligning Language Models with Noisy Feedback")
@@ -55,13 +56,4 @@ def rdpo(task: draw.Source, *, beta: opt.Beta = 0.1, eps: FlipRate = 0.1) -> Met
 
     Unbiased for labels that are flipped with chance eps, and without a lower bound. eps = 0 is DPO.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        credit=credit.cached_ref(task),
-        learn=learn.Learn(robust(beta, eps, on="demo")),
-        models=roles(ref=frozen("policy")),
-        lr_share=0.1,
-    )
+    return from_pairs_and_ref(task, robust(beta, eps, on="demo"))

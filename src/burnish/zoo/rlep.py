@@ -118,8 +118,9 @@ def rlep(
     n: opt.GroupSize = 16,
     replay: Annotated[int, Option("Stored right replies that join each group.", at_least=0)] = 2,
     collect_steps: Annotated[
-        int, Option("Steps of the run that collects; the second begins in the last.", at_least=1)
-    ] = 100,
+        float,
+        Option("Steps of the run that collects; the second begins in the last. Below 1, a share of all.", above=0),
+    ] = 0.5,
     questions: Annotated[int, Option("Different questions, where the task has no end.", at_least=1)] = 256,
     capacity: Annotated[int, Option("Groups of right replies that are stored.", at_least=1)] = 100_000,
     eps_low: opt.ClipLow = 0.2,
@@ -155,7 +156,7 @@ def rlep(
     )
     both = ("policy", "replay")
     main = Phase(
-        times=after(collect_steps - 1),
+        times=after(collect_steps, early=1),
         draw=with_replies(drawn, pool, replay),
         rollout=rollout.join(replayed(), rollout.sample(n)),
         score=chain(score.verify(task), score.punish_overlong(overlong, author=both)),

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Annotated, Any
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score
 from burnish.core import randomness
 from burnish.core.parts import Rollout, names, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group, Task, Turn
-from burnish.method import Clock, Method, Option, Phase, Role, chain, frozen, roles, trained
-from burnish.methods import opt, register
+from burnish.method import Clock, Method, Option, Phase, chain, frozen, roles, trained
+from burnish.methods import Arguments, opt, register, variant
 from burnish.papers import Paper
 from burnish.rollout.resets import Begun, Cut, check_count, first_tokens, in_groups, random_for
 from burnish.rollout.sample import continue_from
 
 RLGF = Paper("rlgf", "2306.11816", "Learning to Generate Better Than Your LLM")
-
-_Chance = Annotated[float, Option("How often the guide begins, in PPO++.", at_least=0, at_most=1)]
 
 
 @supplies("tokens:*")
@@ -52,19 +50,63 @@ def handed_over(n: int, cut: Cut, *, first: str, then: str, temperature: float |
     )
 
 
-@register(
-    RLGF,
-    family="hybrid",
-    summary="PPO++: a guide model begins the reply, the policy learns to finish it.",
-    when="A better model can begin replies for yours, and yours should learn to finish them.",
-    trial={"n": 2, "updates": 1, "guide": "tiny"},
-)
-def rlgf(
+@dataclass(frozen=True)
+class Guided:
+    """The numbers of RLGF's algorithms, and the phase of each."""
+
+    task: draw.Source
+    n: int
+    chance: float
+    eps: float
+    value_eps: float
+    value_coef: float
+    sft: float
+    gamma: float
+    lam: float
+    updates: int
+    reward_model: str | None
+
+    def ppo_pp(self) -> Phase:
+        """The guide begins, the policy finishes and earns; the critic learns what the policy gets."""
+        replies = handed_over(self.n, rollout.anywhere(self.chance), first="guide", then="policy")
+        return self._phase(replies, "policy", "critic", "policy")
+
+    def aggrevated(self, critic: str = "critic") -> Phase:
+        """The policy begins, the guide finishes; the critic learns what the guide gets."""
+        replies = handed_over(self.n, rollout.anywhere(), first="policy", then="guide")
+        return self._phase(replies, ("policy", "guide"), critic, "guide")
+
+    def _phase(self, replies: Rollout, earn: str | tuple[str, ...], critic: str, valued: str) -> Phase:
+        return Phase(
+            draw=draw.demos(self.task),
+            rollout=rollout.join(replies, rollout.given("demo")),
+            score=score.scoring(self.task, self.reward_model),
+            credit=chain(
+                credit.behaviour(),
+                credit.streams(critic, value="value"),
+                credit.token_rewards(kl=None, author=earn),
+                credit.gae(gamma=self.gamma, lam=self.lam, author=earn),
+            ),
+            learn=learn.Learn(
+                learn.pg_clip(self.eps),
+                learn.value_clip(self.value_eps, coef=self.value_coef, trainee=critic, on=valued),
+                learn.imitate(coef=self.sft, on="demo"),
+                updates=self.updates,
+                logp_temperature="run",
+            ),
+        )
+
+
+Phases = Callable[[Guided], tuple[Phase, ...]]
+
+
+def guided(
     task: draw.Source,
     *,
     guide: opt.Guide,
+    phases: Phases,
     n: opt.Replies = 1,
-    chance: _Chance = 0.8,
+    chance: Annotated[float, Option("How often the guide begins, in PPO++.", at_least=0, at_most=1)] = 0.8,
     eps: opt.ClipRange = 0.2,
     value_eps: opt.ValueClipRange = 0.2,
     value_coef: opt.ValueCoef = 0.5,
@@ -75,6 +117,32 @@ def rlgf(
     critic_lr: opt.CriticLR = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
+    """A policy that learns with a frozen guide, in one phase or two; each has its own critic."""
+    numbers = Guided(task, n, chance, eps, value_eps, value_coef, sft, gamma, lam, updates, reward_model)
+    built = phases(numbers)
+    critics = {name: trained(outputs=1, lr=critic_lr) for name in ("critic", "guide_critic")[: len(built)]}
+    return Method(models=roles(guide=frozen(guide), **critics, **score.rm_role(reward_model)), phases=built)
+
+
+def in_turns(ppo_pp: Callable[[Clock], int]) -> Phases:
+    """PPO++ in the steps that `ppo_pp` says, AggreVaTeD in the others."""
+
+    def phases(by: Guided) -> tuple[Phase, ...]:
+        other = replace(by.aggrevated("guide_critic"), name="aggrevated", times=lambda clock: 1 - ppo_pp(clock))
+        return replace(by.ppo_pp(), name="ppo_pp", times=ppo_pp), other
+
+    return phases
+
+
+@register(
+    RLGF,
+    family="hybrid",
+    summary="PPO++: a guide model begins the reply, the policy learns to finish it.",
+    when="A better model can begin replies for yours, and yours should learn to finish them.",
+    trial={"n": 2, "updates": 1, "guide": "tiny"},
+)
+@variant(guided)
+def rlgf() -> Arguments:
     """PPO++, the first of RLGF's algorithms: roll in with the guide, roll out with the policy.
 
     with probability chance the guide writes a reply y, of which the first t tokens stay, t uniform in 1 .. |y| - 1;
@@ -88,50 +156,7 @@ def rlgf(
     A either. `lols` and `d2lols` mix this with AggreVaTeD over the run. value_coef = 0.5 is that of the released IMDB
     run (CommonGen 30, TL;DR 0.1), updates = 4 that of the two others (IMDB 5).
     """
-    main = _ppo_pp(task, n, chance, eps, value_eps, value_coef, sft, gamma, lam, updates, reward_model)
-    return Method(models=_guided(guide, reward_model, critic=critic_lr), phases=(main,))
-
-
-def _guided(guide: str, reward_model: str | None, **critics: float) -> dict[str, Role]:
-    """The policy, the frozen guide, and a critic for each named learning rate."""
-    values = {name: trained(outputs=1, lr=lr) for name, lr in critics.items()}
-    return roles(guide=frozen(guide), **values, **score.rm_role(reward_model))
-
-
-def _ppo_pp(
-    task: draw.Source,
-    n: int,
-    chance: float,
-    eps: float,
-    value_eps: float,
-    value_coef: float,
-    sft: float,
-    gamma: float,
-    lam: float,
-    updates: int,
-    rm: str | None,
-) -> Phase:
-    return Phase(
-        draw=draw.demos(task),
-        rollout=rollout.join(
-            handed_over(n, rollout.anywhere(chance), first="guide", then="policy"),
-            rollout.given("demo"),
-        ),
-        score=score.scoring(task, rm),
-        credit=chain(
-            credit.behaviour(),
-            credit.streams("critic", value="value"),
-            credit.token_rewards(kl=None),
-            credit.gae(gamma=gamma, lam=lam),
-        ),
-        learn=learn.Learn(
-            learn.pg_clip(eps),
-            learn.value_clip(value_eps, coef=value_coef),
-            learn.imitate(coef=sft, on="demo"),
-            updates=updates,
-            logp_temperature="run",
-        ),
-    )
+    return {"phases": lambda by: (by.ppo_pp(),)}
 
 
 @register(
@@ -141,21 +166,8 @@ def _ppo_pp(
     when="A better model can finish any beginning, so that each token is priced by what it would make of it.",
     trial={"n": 2, "updates": 1, "guide": "tiny"},
 )
-def aggrevated(
-    task: draw.Source,
-    *,
-    guide: opt.Guide,
-    n: opt.Replies = 1,
-    eps: opt.ClipRange = 0.2,
-    value_eps: opt.ValueClipRange = 0.2,
-    value_coef: opt.ValueCoef = 0.5,
-    sft: opt.ImitationCoef = 0.1,
-    gamma: opt.Gamma = 0.99,
-    lam: opt.Lam = 0.95,
-    updates: opt.Updates = 4,
-    critic_lr: opt.CriticLR = 1.0,
-    reward_model: opt.RewardModel = None,
-) -> Method:
+@variant(guided)
+def aggrevated() -> Arguments:
     """AggreVaTeD, the second of RLGF's algorithms: roll in with the policy, roll out with the guide.
 
     the policy writes a reply y, of which the first t tokens stay, t uniform in 1 .. |y| - 1; the guide finishes
@@ -169,45 +181,7 @@ def aggrevated(
     80 to 100%), since a reply that the guide writes alone has nothing for the policy. value_coef and updates are as
     in `rlgf`.
     """
-    main = _aggrevated(task, "critic", n, eps, value_eps, value_coef, sft, gamma, lam, updates, reward_model)
-    return Method(models=_guided(guide, reward_model, critic=critic_lr), phases=(main,))
-
-
-def _aggrevated(
-    task: draw.Source,
-    critic: str,
-    n: int,
-    eps: float,
-    value_eps: float,
-    value_coef: float,
-    sft: float,
-    gamma: float,
-    lam: float,
-    updates: int,
-    rm: str | None,
-) -> Phase:
-    both = ("policy", "guide")
-    return Phase(
-        draw=draw.demos(task),
-        rollout=rollout.join(
-            handed_over(n, rollout.anywhere(), first="policy", then="guide"),
-            rollout.given("demo"),
-        ),
-        score=score.scoring(task, rm),
-        credit=chain(
-            credit.behaviour(),
-            credit.streams(critic, value="value"),
-            credit.token_rewards(kl=None, author=both),
-            credit.gae(gamma=gamma, lam=lam, author=both),
-        ),
-        learn=learn.Learn(
-            learn.pg_clip(eps),
-            learn.value_clip(value_eps, coef=value_coef, trainee=critic, on="guide"),
-            learn.imitate(coef=sft, on="demo"),
-            updates=updates,
-            logp_temperature="run",
-        ),
-    )
+    return {"phases": lambda by: (by.aggrevated(),), "chance": 1.0}
 
 
 @register(
@@ -217,23 +191,10 @@ def _aggrevated(
     when="As `rlgf`, when the guide is good at finishing as well as at beginning.",
     trial={"n": 2, "updates": 1, "guide": "tiny", "share": 0.0},
 )
+@variant(guided)
 def lols(
-    task: draw.Source,
-    *,
-    guide: opt.Guide,
-    share: Annotated[float, Option("Share of the steps that are PPO++'s.", at_least=0, at_most=1)] = 0.8,
-    n: opt.Replies = 1,
-    chance: _Chance = 0.8,
-    eps: opt.ClipRange = 0.2,
-    value_eps: opt.ValueClipRange = 0.2,
-    value_coef: opt.ValueCoef = 0.5,
-    sft: opt.ImitationCoef = 0.1,
-    gamma: opt.Gamma = 0.99,
-    lam: opt.Lam = 0.95,
-    updates: opt.Updates = 4,
-    critic_lr: opt.CriticLR = 1.0,
-    reward_model: opt.RewardModel = None,
-) -> Method:
+    *, share: Annotated[float, Option("Share of the steps that are PPO++'s.", at_least=0, at_most=1)] = 0.8
+) -> Arguments:
     """LOLS, the third of RLGF's algorithms: each step is, with chance `share`, one of `rlgf`, else of `aggrevated`.
 
     L = that of the algorithm whose turn it is; each has its own critic, for the policy's or the guide's returns
@@ -245,8 +206,7 @@ def lols(
     def ppo_pp(clock: Clock) -> int:
         return int(randomness.rng(clock.seed, "lols", clock.step).random() < share)
 
-    shared = (n, eps, value_eps, value_coef, sft, gamma, lam, updates, reward_model)
-    return _mixed(task, guide, ppo_pp, chance, critic_lr, shared)
+    return {"phases": in_turns(ppo_pp)}
 
 
 @register(
@@ -256,46 +216,15 @@ def lols(
     when="As `rlgf`, when the policy is at first too weak to finish what the guide began.",
     trial={"n": 2, "updates": 1, "guide": "tiny", "switch": 1},
 )
+@variant(guided)
 def d2lols(
-    task: draw.Source,
     *,
-    guide: opt.Guide,
     switch: Annotated[int, Option("The first step of PPO++; the released runs have 20, 100 and 200.", at_least=0)] = 20,
-    n: opt.Replies = 1,
-    chance: _Chance = 0.8,
-    eps: opt.ClipRange = 0.2,
-    value_eps: opt.ValueClipRange = 0.2,
-    value_coef: opt.ValueCoef = 0.5,
-    sft: opt.ImitationCoef = 0.1,
-    gamma: opt.Gamma = 0.99,
-    lam: opt.Lam = 0.95,
-    updates: opt.Updates = 4,
-    critic_lr: opt.CriticLR = 1.0,
-    reward_model: opt.RewardModel = None,
-) -> Method:
+) -> Arguments:
     """D2LOLS, the last of RLGF's algorithms: `aggrevated` in the steps before `switch`, `rlgf` from then on.
 
     L = that of the algorithm whose turn it is; each has its own critic, for the policy's or the guide's returns
 
     switch = 0 is `rlgf`.
     """
-    shared = (n, eps, value_eps, value_coef, sft, gamma, lam, updates, reward_model)
-    return _mixed(task, guide, lambda clock: int(clock.step >= switch), chance, critic_lr, shared)
-
-
-def _mixed(
-    task: draw.Source,
-    guide: str,
-    ppo_pp: Callable[[Clock], int],
-    chance: float,
-    critic_lr: float,
-    shared: tuple[Any, ...],
-) -> Method:
-    """PPO++ in the steps that `ppo_pp` says, AggreVaTeD in the others."""
-    n, *rest = shared
-    first = replace(_ppo_pp(task, n, chance, *rest), name="ppo_pp", times=ppo_pp)
-    other = replace(
-        _aggrevated(task, "guide_critic", *shared), name="aggrevated", times=lambda clock: 1 - ppo_pp(clock)
-    )
-    models = _guided(guide, shared[-1], critic=critic_lr, guide_critic=critic_lr)
-    return Method(models=models, phases=(first, other))
+    return {"phases": in_turns(lambda clock: int(clock.step >= switch))}

@@ -27,7 +27,7 @@ from typing import Annotated, Any
 from burnish import credit, draw, learn, rollout, score
 from burnish.core import randomness
 from burnish.core.messages import Message
-from burnish.core.parts import Part, names, supplies
+from burnish.core.parts import Part, State, names, supplies
 from burnish.core.scorer import is_failed
 from burnish.core.step import Notes, Step
 from burnish.core.task import Task
@@ -181,10 +181,10 @@ class SwarmFolder:
             for node in sorted(steps)
         }
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"node": self.node}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.node = str(state["node"])
 
 
@@ -203,12 +203,12 @@ def _message(given: Any) -> Message:
     return message
 
 
-def _characters(value: Any) -> int:
+def _characters(value: object) -> int:
     """The characters of all texts in lists and mappings; ValueError where there are more than VALUES of them, and for
     lone surrogates, which no tokenizer encodes and no file holds. Uses no recursion."""
     level, values, found = [value], 0, 0
     while level:
-        below: list[Any] = []
+        below: list[object] = []
         for one in level:
             values += 1
             if isinstance(one, str):

@@ -5,13 +5,13 @@ Preference strength: how sure reward models are of a pair, and what that means f
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from burnish import draw, learn, rollout, select
-from burnish.core.parts import Part, supplies
+from burnish.core.parts import Part, State, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group
 from burnish.credit.preference import fill, pairs_in_order
@@ -59,10 +59,10 @@ class Cuts:
             self.found = (low, soft, high)
         return self.found
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"found": None if self.found is None else list(self.found)}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         found = state["found"]
         self.found = None if found is None else (found[0], found[1], found[2])
 
@@ -72,10 +72,15 @@ def strengths(source: Source, cuts: Cuts, smoothing: float, scale: float, count:
     """Flips pairs that the judge finds wrong; streams "margin" and "smoothing" by preference strength.
 
     The strength of a pair is the mean over the judge's outputs (the members of an ensemble) of r_w - r_l. Its quantiles
-    are those of the first `count` training pairs of the source.
+    are those of the first `count` training pairs of the source. Held-out pairs keep the order of the data.
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
+        if step.measures:  # pairs that were flipped by what the model says would all be in the order that it says
+            for trace in (trace for group in groups for trace in group.traces):
+                fill(trace, "margin", 0.0)
+                fill(trace, "smoothing", 0.0)
+            return groups
         if cuts.found is None:
             cuts.find(_of_source(source, count, step, judge))
         traces = [trace for group in groups for trace in group.traces]

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.core.parts import Part, per_trace, supplies
+from burnish.core.parts import Part, State, per_trace, supplies
 from burnish.core.schedules import after, before, is_zero
 from burnish.core.scorer import mark_failed
 from burnish.core.step import Step
@@ -180,10 +180,10 @@ class Refinements:
         if len(self.kept) > TASKS:
             del self.kept[next(iter(self.kept))]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"kept": self.kept}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.kept = {key: [list(pair) for pair in pairs] for key, pairs in state["kept"].items()}
 
 

@@ -28,7 +28,7 @@ def selm(
     *,
     beta: opt.Beta = 0.01,
     alpha: Optimism = 0.001,
-    sync: opt.Sync = 100,
+    sync: opt.Sync = 1 / 3,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """SELM.
@@ -36,8 +36,9 @@ def selm(
     y = the greedy reply of pi_t;  (w, l) = the best and the worst of y and the given chosen and rejected replies
     L = -log s( beta [lr_w - lr_l] ) + alpha beta [log pi(y|x) - log pi_t(y|x)],  lr relative to pi_t,  mean
 
-    pi_t is the policy at the start of the round: reference and sampler. The paper ranks by PairRM; here the verifier
-    or a reward model does. beta and alpha are those of its Zephyr runs. Three rounds are the paper's.
+    pi_t is the policy at the start of the round: reference and sampler. The paper ranks by PairRM, which is
+    --preference pair_rm(DIR); without one the verifier or a reward model ranks. beta and alpha are those of its Zephyr
+    runs. Three rounds are the paper's.
     """
     return method(
         draw=draw.pairs(task),

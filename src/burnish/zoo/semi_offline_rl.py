@@ -35,7 +35,8 @@ def other_tokens() -> Embed:
     """The embeddings of stream "read" in place of those of the tokens themselves: what is read is not what is said."""
 
     def call(embeddings: Tensor, trace: Trace, table: nn.Module) -> Tensor:
-        return table(trace.streams["read"].to(embeddings.device))
+        inputs: Tensor = table(trace.streams["read"].to(embeddings.device))
+        return inputs
 
     return Embed("other_tokens", call, ("read",))
 

@@ -9,6 +9,7 @@ from burnish import credit, draw, learn, rollout, score
 from burnish.core.parts import Part, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group
+from burnish.judges.rewrites import Words
 from burnish.method import Method, Option, chain, frozen, method, roles
 from burnish.methods import curricula, opt, papers, register
 
@@ -67,7 +68,7 @@ def serl(
     similar: curricula.Similar = 0.7,
     least_words: curricula.LeastWords = 3,
     most_words: curricula.MostWords = 150,
-    words: curricula.Words = "full",
+    words: Words = "full",
     eps: opt.ClipRange = 0.2,
     beta: opt.KLPenalty = 1e-4,
 ) -> Method:

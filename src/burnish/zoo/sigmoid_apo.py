@@ -7,12 +7,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from burnish import credit, draw, learn, rollout, score, select
+from burnish import draw
 from burnish.core.schedules import Schedule
 from burnish.learn.term import Authors, Term
 from burnish.learn.terms.compared import pair_term
-from burnish.method import Method, frozen, method, roles
+from burnish.method import Method
 from burnish.methods import opt, register
+from burnish.methods.given_pairs import from_pairs_and_ref
 from burnish.papers import Paper
 
 SIGMOID_APO = Paper(
@@ -63,16 +64,7 @@ def apo_zero(task: draw.Source, *, beta: opt.Beta = 0.1) -> Method:
 
     The paper's loss is without the constant 1. Use `apo_down` where the policy is better than its data.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        credit=credit.cached_ref(task),
-        learn=learn.Learn(apo_zero_term(beta, on="demo")),
-        models=roles(ref=frozen("policy")),
-        lr_share=0.1,
-    )
+    return from_pairs_and_ref(task, apo_zero_term(beta, on="demo"))
 
 
 @register(
@@ -90,13 +82,4 @@ def apo_down(task: draw.Source, *, beta: opt.Beta = 0.1) -> Method:
     The paper's loss is without the constant 1. At the start, where pi is the reference, chosen replies have no
     gradient.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        credit=credit.cached_ref(task),
-        learn=learn.Learn(apo_down_term(beta, on="demo")),
-        models=roles(ref=frozen("policy")),
-        lr_share=0.1,
-    )
+    return from_pairs_and_ref(task, apo_down_term(beta, on="demo"))

@@ -6,11 +6,12 @@ from typing import Annotated
 
 from torch import Tensor
 
-from burnish import credit, draw, learn, rollout, score, select
+from burnish import credit, draw, learn
 from burnish.learn.term import Authors, Term
 from burnish.learn.terms.compared import pair_term
-from burnish.method import Method, Option, method, roles
+from burnish.method import Method, Option
 from burnish.methods import register
+from burnish.methods.given_pairs import from_pairs
 from burnish.papers import Paper
 
 SLIC = Paper("slic", "2305.10425", "SLiC-HF: Sequence Likelihood Calibration with Human Feedback")
@@ -45,15 +46,9 @@ def slic(
     y_ref is the chosen reply; the paper regularises to its SFT data. Log-probs are summed over the reply. The paper's
     numbers were not available: delta = 1 is the usual one, lam a choice of ours.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
+    return from_pairs(
+        task,
+        slic_term(delta, on="demo"),
+        learn.imitate(coef=lam, norm=learn.seq_sum_mean, on=learn.CLAIMED),
         credit=credit.claim("sft", "demo", tag="chosen"),
-        learn=learn.Learn(
-            slic_term(delta, on="demo"), learn.imitate(coef=lam, norm=learn.seq_sum_mean, on=learn.CLAIMED)
-        ),
-        models=roles(),
-        lr_share=0.1,
     )

@@ -46,6 +46,7 @@ def right_where_hard(threshold: float = 0.5, *, score: str = "reward", author: s
     family="reward",
     summary="A judge that writes principles, a critique and scores learns by GRPO to put the best reply first.",
     when="You have preferences (pairs or lists) and want a generative reward model.",
+    example="burnish train spct --words brief",
     trial={"n": 4, **_SMALL},
 )
 def spct(
@@ -74,6 +75,7 @@ def spct(
     family="reward",
     summary="Rejective fine-tuning of a judge: imitate its own right verdicts on rows that are not too easy.",
     when="Before spct, so that the judge knows the format.",
+    example="burnish train spct_rft --words brief",
     trial={"n": 4, **_SMALL},
 )
 def spct_rft(task: draw.Source, *, n: opt.GroupSize = 3, words: Words = "full") -> Method:

@@ -57,7 +57,7 @@ def sppo(
     *,
     n: opt.GroupSize = 5,
     eta: Eta = 1000.0,
-    sync: opt.Sync = 100,
+    sync: opt.Sync = 1 / 3,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """SPPO.
@@ -66,8 +66,8 @@ def sppo(
     L = [ (lr_w - eta (P_w - 1/2))^2 + (lr_l - eta (P_l - 1/2))^2 ] / 2,  lr = log pi(y|x) - log pi_t(y|x),  mean
 
     pi_t is the policy at the start of the round. The constants are the paper's, which has three rounds of an epoch. P
-    is a reward model's sigmoid(r - r'), or 1, 1/2, 0 by the verifier; the paper's is PairRM. AdamW instead of
-    RMSprop.
+    is that of --preference (the paper's is PairRM: pair_rm); without one a reward model's sigmoid(r - r'), or 1, 1/2, 0
+    by the verifier. AdamW instead of RMSprop.
     """
     preference = by_bradley_terry if reward_model else by_comparison
     return method(

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from burnish import credit, draw, learn, rollout, score, select
-from burnish.core.parts import Part, chain, supplies
+from burnish import draw
+from burnish.core.parts import Part, supplies
 from burnish.core.schedules import Schedule, at
 from burnish.core.step import Step
 from burnish.core.types import Group, Trace, Turn
@@ -19,8 +19,9 @@ from burnish.learn.norms import unit_mean
 from burnish.learn.term import Authors, Live, Term
 from burnish.learn.terms.compared import note_pairs
 from burnish.learn.terms.preference_pairs import pair_sides
-from burnish.method import Method, Option, frozen, method, roles
+from burnish.method import Method, Option
 from burnish.methods import opt, register
+from burnish.methods.given_pairs import from_pairs_and_ref
 from burnish.papers import Paper
 from burnish.rollout.conditioned import conditioned
 
@@ -129,13 +130,4 @@ def t_reg(
     m = beta [lr_w - lr_l] is DPO's margin. alpha = 0 is DPO. The paper searches alpha in 0.1, 0.25, 0.5 and has longer
     instructions; its text was not available, so that the held weight s(-m) is the reading of two agreeing summaries.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        credit=chain(credit.cached_ref(task), contrasted_rewards(better, worse)),
-        learn=learn.Learn(token_regularised(beta, alpha, on="demo")),
-        models=roles(ref=frozen("policy")),
-        lr_share=0.1,
-    )
+    return from_pairs_and_ref(task, token_regularised(beta, alpha, on="demo"), then=contrasted_rewards(better, worse))

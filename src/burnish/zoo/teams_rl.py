@@ -6,14 +6,14 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from burnish import draw, learn
 from burnish.core import randomness
-from burnish.core.parts import Draw, Part, Rollout, names, supplies
+from burnish.core.parts import Draw, Part, Rollout, State, names, supplies
 from burnish.core.schedules import after, before
 from burnish.core.step import Step
 from burnish.core.types import Group, Task, Trace, Turn
@@ -112,10 +112,10 @@ class Instructor:
                 return {"trust/kl": kl, "trust/accepted": 1.0}
         return {"trust/kl": 0.0, "trust/accepted": 0.0}
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"table": self.table.tolist(), "pending": self.pending}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.table = torch.tensor(state["table"], dtype=torch.float64)
         self.pending = [[(int(a), float(r)) for a, r in sequence] for sequence in state["pending"]]
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from burnish import credit, draw, learn, rollout, score, select
+from burnish import credit, draw
 from burnish.core.parts import Part, chain, per_trace, supplies
 from burnish.core.schedules import is_zero
 from burnish.core.step import Step
 from burnish.core.types import Group, Trace
 from burnish.credit.preference import fill
 from burnish.learn.terms import preference_pairs as pairs
-from burnish.method import Method, Option, frozen, method, roles
+from burnish.method import Method, Option, frozen
 from burnish.methods import opt, register
+from burnish.methods.given_pairs import from_pairs
 from burnish.papers import Paper
 
 TGDPO = Paper(
@@ -77,13 +78,10 @@ def tgdpo(
 
     lr_t = log pi(y_t) - log ref(y_t). alpha = 0 is DPO. The constants are the authors'.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
+    return from_pairs(
+        task,
+        pairs.weighted_tokens(beta, on="demo"),
         credit=chain(credit.cached_ref(task), credit.streams("dpo", logp="judge"), guided_weights(alpha, beta)),
-        learn=learn.Learn(pairs.weighted_tokens(beta, on="demo")),
-        models=roles(ref=frozen("policy"), dpo=frozen(dpo_model)),
-        lr_share=0.1,
+        ref=frozen("policy"),
+        dpo=frozen(dpo_model),
     )

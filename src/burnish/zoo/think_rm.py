@@ -10,7 +10,7 @@ from typing import Annotated
 from burnish import credit, draw, learn, rollout, score
 from burnish.core.parts import Part, supplies
 from burnish.core.step import Step
-from burnish.core.types import Group
+from burnish.core.types import Group, Trace
 from burnish.credit.baselines import spread
 from burnish.judges import templates, vote
 from burnish.judges.question import Template
@@ -54,7 +54,7 @@ def leads_by_score(score: str = "reward") -> Part:
     return Part(name="leads_by_score", call=call, reads=frozenset({f"score:{score}"}), writes=frozenset({"score:lead"}))
 
 
-def _write(traces: list, matrix: list[list[float]]) -> None:
+def _write(traces: list[Trace], matrix: list[list[float]]) -> None:
     for trace, row, strength in zip(traces, matrix, vote.pair_strengths(matrix), strict=True):
         trace.note[ROW] = row
         trace.scores["lead"] = strength
@@ -88,6 +88,7 @@ _SMALL = {"task": "sort:1", "words": "brief"}
     family="reward",
     summary="A judge that reasons before its verdict on a pair learns by GRPO; reward by the label or its sign.",
     when="You have pairs, perhaps with a strength of 1 to 3, and a judge that may think for long.",
+    example="burnish train think_rm --words brief",
     trial={"n": 4, **_SMALL},
 )
 def think_rm(

@@ -13,6 +13,7 @@ from burnish.core.types import Group
 from burnish.learn.terms import preference_pairs as pairs
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, register
+from burnish.methods.compositions import ListOptions
 from burnish.papers import Paper
 from burnish.select.pairs import ranking
 
@@ -67,21 +68,25 @@ def tpo(
 ) -> Method:
     """TPO (triple preference optimisation).
 
-    gold, w, l = the best, the second best and the worst of n replies of the starting policy
+    gold, w, l = the best, the second best and the worst of a row's rated replies; of n sampled ones where it has none
     L = mean over pairs of -log s( beta [log pi(y_w|x) - log pi(y_l|x)] ) + alpha mean over gold tokens of -log pi
 
-    The paper takes the replies from a data set of rated replies. beta and alpha are those of its base models (0.05 for
-    instruction-tuned ones). Prompts whose second best scores like the worst are dropped. alpha = 0 is CPO without SFT.
+    Rated replies are columns `responses` with `scores` or `ranks` (the paper's UltraFeedback; --reward-model rates them
+    instead); sampled ones are the starting policy's, scored by the verifier. beta and alpha are those of its base
+    models (0.05 for instruction-tuned ones). Prompts whose second best scores like the worst are dropped. alpha = 0 is
+    CPO without SFT.
     """
+    replies = ListOptions.of(task, rollout.sample(n, who="start"), "start", reward_model)
+    writer = {"start": frozen("policy")} if replies.author == "start" else {}
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, who="start"),
-        score=score.scoring(task, reward_model, author="start"),
+        rollout=replies.rollout,
+        score=replies.score,
         select=gold_and_pair(),
-        credit=credit.claim("gold", "start", tag="gold"),
+        credit=credit.claim("gold", replies.author, tag="gold"),
         learn=learn.Learn(
-            pairs.uniform_reference(beta, on="start"), learn.imitate(coef=alpha, on=learn.CLAIMED, name="gold")
+            pairs.uniform_reference(beta, on=replies.author), learn.imitate(coef=alpha, on=learn.CLAIMED, name="gold")
         ),
-        models=roles(start=frozen("policy"), **score.rm_role(reward_model)),
+        models=roles(**writer, **score.rm_role(reward_model)),
         lr_share=0.1,
     )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from burnish import credit, draw, learn, rollout, score, select
+from burnish import credit, draw, learn
 from burnish.core.roles import ema
-from burnish.method import Method, Option, method, roles
+from burnish.method import Method, Option
 from burnish.methods import opt, register
+from burnish.methods.given_pairs import from_pairs
 from burnish.papers import Paper
 
 TR_DPO = Paper("tr-dpo", "2404.09656", "Learn Your Reference Model for Real Good Alignment")
@@ -27,7 +28,9 @@ def tr_dpo(
     alpha: Annotated[
         float, Option("Share of the policy in an update of the reference; 1 copies it.", above=0, at_most=1)
     ] = 0.6,
-    sync: Annotated[int, Option("Steps between two updates of the reference.", at_least=1)] = 512,
+    sync: Annotated[
+        float, Option("Steps between two updates of the reference; below 1, a share of all steps.", above=0)
+    ] = 0.25,
 ) -> Method:
     """TR-DPO.
 
@@ -35,16 +38,7 @@ def tr_dpo(
     every `sync` steps: w_ref <- alpha w + (1 - alpha) w_ref
 
     alpha = 1 is the paper's hard update; alpha below 1 its soft one. Departure: the paper tunes the two apart, 0.6 for
-    the soft update and 512 steps for the hard one; both at once is the pair of defaults of other libraries. A reference
-    that never moves (sync beyond the run) is DPO.
+    the soft update of each step and 512 steps for the hard one, in runs of its length; here a soft update is made after
+    each quarter of the run. A reference that never moves (sync beyond the run) is DPO.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        credit=credit.ref(),
-        learn=learn.Learn(learn.dpo(beta, on="demo")),
-        models=roles(ref=ema("policy", 1 - alpha, every=sync)),
-        lr_share=0.1,
-    )
+    return from_pairs(task, learn.dpo(beta, on="demo"), credit=credit.ref(), ref=ema("policy", 1 - alpha, every=sync))

@@ -54,7 +54,8 @@ def trust_region(
             with weights.moved_by(small * v):
                 found = weights.gradient(batch, region, quiet)
             assert found is not None
-            return (found - here) / small + damping * v
+            curved: Tensor = (found - here) / small + damping * v
+            return curved
 
         x = conjugate_gradient(fisher, g, iterations)
         curvature = float(x @ fisher(x)) if x.any() else 0.0

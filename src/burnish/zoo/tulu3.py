@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from burnish import credit, draw, learn, rollout, score, select
+from burnish import draw
 from burnish.core.schedules import Schedule
 from burnish.learn.maths import dpo_logistic
 from burnish.learn.term import Authors, Term
 from burnish.learn.terms.compared import pair_term
 from burnish.learn.terms.rows import row_mean
-from burnish.method import Method, frozen, method, roles
+from burnish.method import Method
 from burnish.methods import opt, papers, register
+from burnish.methods.given_pairs import from_pairs_and_ref
 
 
 def dpo_normalised(beta: Schedule, *, on: Authors = "policy", name: str = "reply") -> Term:
@@ -33,13 +34,4 @@ def dpo_norm(task: draw.Source, *, beta: opt.Beta = 5.0) -> Method:
     beta = 5 is the paper's; it is larger than DPO's because log-ratios are those of a mean token. For replies of one
     length T it is DPO with beta / T.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        credit=credit.cached_ref(task),
-        learn=learn.Learn(dpo_normalised(beta, on="demo")),
-        models=roles(ref=frozen("policy")),
-        lr_share=0.1,
-    )
+    return from_pairs_and_ref(task, dpo_normalised(beta, on="demo"))

@@ -146,6 +146,7 @@ def _cut(reply: Reply, chat: Chat) -> None:
     family="decoding",
     summary="A base model answers after an instruction and a few examples that never change: no training.",
     when="You have a base model and want to know how far a good prefix goes before you train.",
+    example="burnish train urial --examples 1",
     trial={"n": 2, "examples": 0, "instruction": ""},
 )
 def urial(

@@ -160,6 +160,7 @@ _SMALL = {"task": "sort:1", "words": "brief"}
     family="reward",
     summary="One model is player and referee: verifiable, preference and open-ended tasks in one GRPO run.",
     when="Some rows have answers, some preferences, some neither, and there is no reward model.",
+    example="burnish train urpo --words brief",
     trial={"n": 4, **_SMALL},
 )
 def urpo(

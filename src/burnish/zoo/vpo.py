@@ -9,6 +9,7 @@ from burnish.core.parts import chain
 from burnish.learn.terms.preference_unpaired import log_ratio
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, register
+from burnish.methods.given_pairs import from_pairs_and_ref
 from burnish.papers import Paper
 
 VPO = Paper(
@@ -66,13 +67,9 @@ def vpo_offline(task: draw.Source, *, beta: opt.Beta = 0.1, alpha: Optimism = 0.
 
     Pessimism raises the calibration replies, which are the chosen ones. alpha = 0 is DPO. As in `vpo`, alpha is ours.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        credit=chain(credit.cached_ref(task), credit.claim("bonus", "demo", tag="chosen")),
-        learn=learn.Learn(learn.dpo(beta, on="demo"), log_ratio(coef=-alpha * beta, on=learn.CLAIMED)),
-        models=roles(ref=frozen("policy")),
-        lr_share=0.1,
+    return from_pairs_and_ref(
+        task,
+        learn.dpo(beta, on="demo"),
+        log_ratio(coef=-alpha * beta, on=learn.CLAIMED),
+        then=credit.claim("bonus", "demo", tag="chosen"),
     )

@@ -6,13 +6,13 @@ Advantages of single actions from a critic of success, and which replayed action
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 
 from burnish import credit, draw, learn, rollout, select
 from burnish.core import randomness
-from burnish.core.parts import Draw, Part, names, supplies
+from burnish.core.parts import Draw, Part, State, names, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group, Task, Trace, Turn
 from burnish.credit.turn_gae import fill_own
@@ -55,10 +55,10 @@ class Failed:
         if failed:
             self.indices = [*self.indices, index][-self.capacity :]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"indices": self.indices, "place": self.place}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.indices, self.place = [int(index) for index in state["indices"]], int(state["place"])
 
 

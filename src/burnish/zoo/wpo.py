@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from burnish import credit, draw, learn, rollout, score, select
+from burnish import draw
 from burnish.core.schedules import Schedule, at
 from burnish.learn.maths.preference import dpo_logistic
 from burnish.learn.norms import unit_mean
@@ -13,8 +13,9 @@ from burnish.learn.term import Authors, Live, Term
 from burnish.learn.terms.compared import note_pairs
 from burnish.learn.terms.preference_pairs import pair_sides
 from burnish.learn.terms.rows import row_mean
-from burnish.method import Method, frozen, method, roles
+from burnish.method import Method
 from burnish.methods import opt, register
+from burnish.methods.given_pairs import from_pairs_and_ref
 from burnish.papers import Paper
 
 WPO = Paper("wpo", "2406.11827", "WPO: Enhancing RLHF with Weighted Preference Optimization")
@@ -60,13 +61,4 @@ def wpo(task: draw.Source, *, beta: opt.Beta = 0.01) -> Method:
     sum_v pi(v)^2 is the probability that a sampled token has on average, so a reply of the policy's own weighs about 1.
     The bound of 1 is that of the authors' code. It needs the whole distribution at every token.
     """
-    return method(
-        draw=draw.pairs(task),
-        rollout=rollout.given("chosen", "rejected"),
-        score=score.given_order("chosen", "rejected"),
-        select=select.best_vs_worst(),
-        credit=credit.cached_ref(task),
-        learn=learn.Learn(weighted_pairs(beta, on="demo")),
-        models=roles(ref=frozen("policy")),
-        lr_share=0.1,
-    )
+    return from_pairs_and_ref(task, weighted_pairs(beta, on="demo"))

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score
 from burnish.core.parts import Part, supplies
+from burnish.core.preferences import by_comparison, chance
 from burnish.core.step import Step
 from burnish.core.types import Group
 from burnish.learn.terms.preference_unpaired import likelihood
@@ -26,16 +27,17 @@ Optimism = Annotated[float, Option("Weight of the bonus; 0 leaves it out.", at_l
 
 @supplies("pairs")
 def rival_pairs(own: str, rival: str, *, score: str = "reward") -> Part:
-    """The i-th reply by the author `own` with the i-th by `rival`, the better-scored preferred; ties are dropped."""
+    """The i-th reply by the author `own` with the i-th by `rival`, the likelier winner preferred; ties are dropped.
+
+    It is the better-scored one, or that of the run's oracle.
+    """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         kept = []
         for group in groups:
             mine, theirs = ([t for t in group.traces if bool(t.by(who).any())] for who in (own, rival))
-            pairs = [
-                (a, b) if a.scores[score] > b.scores[score] else (b, a) for a, b in zip(mine, theirs, strict=False)
-            ]
-            unequal = [(a, b) for a, b in pairs if a.scores[score] > b.scores[score]]
+            met = [(a, b, chance(a, b, by_comparison, score)) for a, b in zip(mine, theirs, strict=False)]
+            unequal = [(a, b) if wins > 0.5 else (b, a) for a, b, wins in met if wins != 0.5]
             group.traces = [trace for pair in unequal for trace in pair]
             group.pairs = [(2 * i, 2 * i + 1) for i in range(len(unequal))]
             if unequal:
@@ -70,8 +72,9 @@ def xpo(
     y ~ pi,  y~ ~ ref, the better-scored of the two preferred;  lr = log pi(y|x) - log ref(y|x)
     L = mean over pairs of -log s( beta [lr_w - lr_l] ) + alpha mean over the reference's replies of log pi(y~|x)
 
-    The paper sums over all rounds so far; here, as in the usual implementation, over the batch. alpha = 0 is online DPO
-    against the reference. The paper prints no numbers for language models: alpha and beta are those in use.
+    With a --preference the reply with P > 1/2 is preferred. The paper sums over all rounds so far; here, as in the
+    usual implementation, over the batch. alpha = 0 is online DPO against the reference. The paper prints no numbers for
+    language models: alpha and beta are those in use.
     """
     return method(
         draw=draw.prompts(task),

@@ -26,6 +26,7 @@ from burnish.core.schedules import at
 from burnish.core.step import Settings, Step
 from burnish.core.types import Clock
 from burnish.distributed.ray.admission import chosen, limits_of
+from burnish.distributed.ray.arrays import as_array
 from burnish.distributed.ray.supervisor import ActorLimits, Proofs, Supervisor
 from burnish.distributed.ray.units import (
     Published,
@@ -135,7 +136,7 @@ class RayPipeline:
         if not self.moving or (self.queue.newest is not None and self.queue.newest.key == key):
             return
         models = {name: self.models[name] for name in self.moving}
-        arrays = {name: [p.detach().cpu().numpy() for p in moving(m.module)] for name, m in models.items()}
+        arrays = {name: [as_array(p) for p in moving(m.module)] for name, m in models.items()}
         self.proofs = dict(list(self.proofs.items())[-3 - self.settings.lag :])
         self.proofs[key] = {name: m.proof() for name, m in models.items() if not m.role.outputs}
         self.queue.newest = Published(key, {name: m.version for name, m in models.items()}, self.put(arrays))

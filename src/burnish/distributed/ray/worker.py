@@ -22,6 +22,7 @@ from burnish.core.parts import Part, Rollout, split_score
 from burnish.core.pending_step import PartialStep
 from burnish.core.roles import Role
 from burnish.core.step import Settings, Step
+from burnish.distributed.ray.arrays import as_weight
 from burnish.distributed.ray.units import Published, Unit, note_births, unit_outcome
 from burnish.distributed.ray.work_queue import SAMPLER
 from burnish.methods.table import Entry, find
@@ -136,7 +137,7 @@ class Worker:
         arrays = self.fetch(weights.ref)
         for name in self.moving:
             for p, array in zip(moving(self.models[name].module), arrays[name], strict=True):
-                p.copy_(torch.tensor(array))
+                p.copy_(as_weight(array))
             self.models[name].weights_moved()
             self.models[name].version = weights.versions[name]
             self.models[name].send(start=True)  # to the sampler's engine, which verifies them

@@ -30,6 +30,7 @@ from burnish.engine.subprocess.process import Failed, Lost, Process
 from burnish.engine.subprocess.vllm_python import vllm_python
 from burnish.engine.vocabulary import Prompter
 from burnish.forward.runner import ModelRunner
+from burnish.media.ids import media_in
 
 KINDS = ("process", "vllm")
 VLLM_SAMPLER = Path(__file__).with_name("vllm_sampler.py")
@@ -243,6 +244,10 @@ class SubprocessEngine:
         return "float32" if next(self.model.parameters()).device.type == "cpu" else "bfloat16"
 
     def _check(self, request: Request) -> None:
+        if media_in(request.prompt):
+            raise ValueError(
+                f"a prompt has a picture, and the engine {self.how.kind!r} gets token ids alone; use --engine local"
+            )
         if len(request.prompt) >= self.context:
             raise ValueError(
                 f"a prompt has {len(request.prompt)} tokens, but the model's context holds {self.context}: "

@@ -96,7 +96,7 @@ class Sampler:
         self._run([(row, how, i) for i, row in enumerate(rows)], finished)
         return scores
 
-    def _run(self, requests: list[tuple[list[int], object, T]], finished: Callable[[T, Any], None]) -> None:
+    def _run(self, requests: list[tuple[list[int], object, T]], finished: Callable[[T, object], None]) -> None:
         """Step the engine until all is finished; every step is progress."""
         engine, waiting = self.llm.llm_engine, {}
         for prompt, how, what in requests:

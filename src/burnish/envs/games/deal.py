@@ -99,7 +99,8 @@ class Haggling(Game):
         return OPPONENT if self.turn == PLAYER else PLAYER
 
     def _buys(self, seat: str) -> bool:
-        return self.position.buys == (seat == PLAYER)
+        buys: bool = self.position.buys == (seat == PLAYER)
+        return buys
 
     def _agrees(self, said: int, theirs: int) -> bool:
         """Whether a price is at least as good for the other as the one it named."""

@@ -73,7 +73,8 @@ class Filling(Game):
         return self._view() + (" asks" if self.asks else "")
 
     def _right(self) -> bool:
-        return tuple(self.held.values()) == self.position.wanted
+        right: bool = tuple(self.held.values()) == self.position.wanted
+        return right
 
     def _sent(self) -> Outcome:
         return Outcome("sent" if self._right() else "sent with mistakes", float(self._right()), terminated=True)

@@ -69,7 +69,8 @@ class Walk(Game):
     def expert(self) -> str:
         """A step of a shortest way, which sees the whole maze."""
         ways = self.position.open(self.cell)
-        return min(ways, key=lambda name: self.far[_moved(self.cell, MOVES[name])])
+        nearest: str = min(ways, key=lambda name: self.far[_moved(self.cell, MOVES[name])])
+        return nearest
 
     def key(self) -> str:
         return f"{self.cell[0]},{self.cell[1]}"

@@ -46,7 +46,8 @@ class CDecoder(ModelDecoder):
         return self._addresses
 
     @torch.no_grad()
-    def states(self, rows: Packed, places: Tensor) -> Tensor:
+    def states(self, rows: Packed, places: Tensor, positions: Tensor | None = None) -> Tensor:
+        assert positions is None, "a model in our kernels has the positions of its pack"
         places, shape = send(places, self.device), self.llama.model.kernels
         new = None if self.memory is None or shape is None else new_tokens(self.memory, rows)
         if new is not None and shape is not None:

@@ -23,6 +23,7 @@ from burnish.kernels.triton.decode_layout import GpuDecode
 from burnish.kernels.triton.decoder import FusedDecoder
 from burnish.kernels.triton.kv_write import bring
 from burnish.kernels.triton.runner import TritonRunner
+from burnish.media.ids import has_media
 
 
 class GpuCache(KVCache):
@@ -47,7 +48,8 @@ class GpuDecoder(ModelDecoder):
     def _prefill(
         self, prompts: list[Numbers], places: Numbers, input_keys: list[Numbers] | None = None
     ) -> tuple[Tensor, Packed]:
-        return self._replayed(prompts, places) or super()._prefill(prompts, places, input_keys)
+        seen = any(map(has_media, prompts))  # a tower is not captured
+        return (None if seen else self._replayed(prompts, places)) or super()._prefill(prompts, places, input_keys)
 
     def _replayed(self, prompts: list[Numbers], places: Numbers) -> tuple[Tensor, Packed] | None:
         """The same by a CUDA graph, once packs of about this size have been prefilled before."""

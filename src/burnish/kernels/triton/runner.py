@@ -13,6 +13,7 @@ from burnish.forward.module import decoder
 from burnish.forward.packing import Packed
 from burnish.forward.prefix_tree import Numbers
 from burnish.forward.runner import NOT_EXACT, MasterGradients, TransformersRunner
+from burnish.forward.sight import read
 from burnish.kernels.cuda_graphs.scoring import ScoringGraphs
 from burnish.kernels.cuda_graphs.training import TrainingGraphs
 from burnish.kernels.triton.decoder import FusedDecoder
@@ -63,14 +64,22 @@ class TritonRunner(TransformersRunner):
         fused, packed = self.fused, layout.packed
         if fused is None or packed is None or packed.table is None:
             return super().hidden(given, positions, layout)
-        x = fused.embed(given[0]) if given.ndim == 2 else given[0]
+        x = given[0] if given.ndim == 3 else self._embedded(fused, given)
         return fused.states(x, positions[0], layout, self.recomputes)[None]
+
+    def _embedded(self, fused: FusedDecoder, tokens: Tensor) -> Tensor:
+        """[N, H] of tokens [1, N], pictures among them."""
+        inputs = read(self.module, tokens)
+        assert "deepstack_visual_embeds" not in inputs, "no fused decoder has layers that read pictures"
+        vectors = inputs.get("inputs_embeds")
+        return fused.embed(tokens[0]) if vectors is None else vectors[0]
 
     def replay(self, rows: Sequence[Numbers], firsts: list[int] | None) -> tuple[Tensor, Packed] | None:
         graphs = self.graphs if torch.is_grad_enabled() else self.scoring
         return None if graphs is None else graphs.states(rows, firsts)
 
     def weights_moved(self) -> None:
+        super().weights_moved()
         if self.fused is not None:
             self.fused.weights_moved()
 

@@ -169,7 +169,7 @@ def _weight(part: Any) -> Weight:
     return part.held if isinstance(part, Nf4Linear) else part.weight
 
 
-def _norm(module: Any, name: str | None, spec: LayerSpec) -> Tensor | None:
+def _norm(module: object, name: str | None, spec: LayerSpec) -> Tensor | None:
     """The weight of a module's norm of this name; None where there is none, or where it adds another eps to a mean
     square."""
     norm = None if name is None else getattr(module, name, None)
@@ -192,14 +192,14 @@ def _as_said(attention: Any, joint: Any, spec: LayerSpec) -> bool:
     )
 
 
-def _mlp(mlp: Any) -> Mlp | None:
+def _mlp(mlp: object) -> Mlp | None:
     gate, down = base_of(getattr(mlp, "gate_proj", None)), base_of(getattr(mlp, "down_proj", None))
     if not isinstance(gate, First) or not _plain(down):
         return None
     return None if gate.joint.bias is not None else (None, gate.joint.weight, _weight(down))
 
 
-def _experts(mlp: Any, spec: LayerSpec) -> Mlp | None:
+def _experts(mlp: object, spec: LayerSpec) -> Mlp | None:
     """The router, and the experts in two tensors, as transformers keeps them."""
     experts, router = getattr(mlp, "experts", None), getattr(mlp, "gate", None)
     found = getattr(router, "weight", None), getattr(experts, "gate_up_proj", None), getattr(experts, "down_proj", None)

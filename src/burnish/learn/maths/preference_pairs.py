@@ -20,14 +20,19 @@ def ipo_squared(logratio_w: PerPair, logratio_l: PerPair, tau: float) -> PerPair
     return (logratio_w - logratio_l - 1 / (2 * tau)).square()
 
 
-def population_squared(gap: PerPair, anchor_gap: PerPair, target: PerPair | float) -> PerPair:
-    """INPO and MNPO, per pair: ( log pi(w)/pi(l) - sum_j lambda_j log pi_j(w)/pi_j(l) - target )^2.
+def population_squared(
+    gap: PerPair, anchor_gap: PerPair, target: PerPair | float, preference: PerPair | float = 1.0
+) -> PerPair:
+    """INPO and MNPO, per pair: p (h - target)^2 + (1 - p) (-h - target)^2,
+    h = log pi(w)/pi(l) - sum_j lambda_j log pi_j(w)/pi_j(l).
 
         gap         log pi(w) - log pi(l)
         anchor_gap  the same of the anchors, weighted: sum_j lambda_j (log pi_j(w) - log pi_j(l)), sum_j lambda_j = 1
+        preference  p = P(w > l): the papers draw the label of a pair with it, and this is the mean over both labels
 
     INPO (Zhang et al., arXiv 2407.00617): anchors the reference (tau / eta) and the previous iterate (1 - tau / eta),
     target 1 / (2 eta). MNPO (arXiv 2509.23102): a population of past iterates. One anchor with weight 1 is IPO with
     tau = eta.
     """
-    return (gap - anchor_gap - target).square()
+    h = gap - anchor_gap
+    return preference * (h - target).square() + (1 - preference) * (-h - target).square()

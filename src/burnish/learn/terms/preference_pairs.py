@@ -39,14 +39,17 @@ def pair_sides(live: Live) -> tuple[Replies, Replies]:
 
 
 def against_population(target: float, weights: dict[str, float], *, on: Authors = "policy") -> Term:
-    """INPO and MNPO: (log pi_w/pi_l - sum_j weight_j log pi_j(w)/pi_j(l) - target)^2, pi_j's log-probs in stream j."""
+    """INPO and MNPO: (log pi_w/pi_l - sum_j weight_j log pi_j(w)/pi_j(l) - target)^2, pi_j's log-probs in stream j.
+
+    It is the mean over the two labels of a pair, of which the first has the chance in stream "preference".
+    """
     anchors = tuple(weights)
 
     def loss(w: Replies, r: Replies, _: float) -> Tensor:
         behind = sum((weight * (w[name] - r[name]) for name, weight in weights.items()), torch.zeros_like(w.logp))
-        return maths.population_squared(w.logp - r.logp, behind, target)
+        return maths.population_squared(w.logp - r.logp, behind, target, w["preference"].to(w.logp))
 
-    return pair_term(loss, anchor=None, streams=anchors, on=on)
+    return pair_term(loss, anchor=None, streams=anchors, marks=("preference",), on=on)
 
 
 def simpo(beta: Schedule, gamma: float, *, on: Authors = "policy") -> Term:

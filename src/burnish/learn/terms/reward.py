@@ -89,6 +89,7 @@ def score_all_pairs(*, trainee: str = "rm", on: Authors = "policy", name: str = 
 
 
 def score_list_term(loss: Callable[[Tensor], Tensor], trainee: str, on: Authors, name: str) -> Term:
+    """A term over the scores that a reward model gives the replies of one list, best first."""
     return list_term(
         lambda replies, _: loss(replies.score), anchor=None, output="score", trainee=trainee, on=on, name=name
     )
@@ -123,6 +124,7 @@ def head_pairs(
 def score_pair_term(
     loss: Callable[[Live], Tensor], streams: tuple[str, ...], trainee: str, on: Authors, name: str, coef: Schedule = 1.0
 ) -> Term:
+    """A term over the two scores that a reward model gives the replies of a pair."""
     return Term(
         name=name,
         on=on,

@@ -73,6 +73,8 @@ def pg_held_ratio(
 
 
 def token_term(losses: Callable[[Live], Tensor], norm: Norm, coef: Schedule, on: Authors, name: str) -> Term:
+    """A term over tokens with a ratio to the policy that sampled them, which also records how far the two are apart."""
+
     def loss(live: Live) -> Tensor:
         note_drift(live)
         return losses(live)

@@ -62,7 +62,7 @@ const KEYS = [
   ["g", "all runs"], ["c", "the run's curves"], ["v", "the run's traces"], ["j k", "next and previous in a list"], ["Enter", "open what is marked"],
   ["x", "mark a run, to see several together"], ["h l", "previous and next trace of a group"], ["[ ]", "previous and next step"],
   ["1 … 6", "colour tokens by author, advantage, probability, surprise, entropy, or another stream"], ["s", "the same prompt across steps and runs"],
-  ["/", "search"], ["p", "pause, or go on"], ["t", "light or dark"], ["?", "this list"], ["Esc", "close"],
+  ["n", "a new run"], ["/", "search"], ["p", "pause, or go on"], ["t", "light or dark"], ["?", "this list"], ["Esc", "close"],
 ];
 
 function help() {

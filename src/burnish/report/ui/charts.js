@@ -9,9 +9,9 @@ const MOST_POINTS = 500;
 const T = [12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.2, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.1, 2.09, 2.09];
 
 /** series: [{label, colour, runs: [{steps, values}]}] */
-export function chart({ name, title, unit = "", what, series, steps, height = HEIGHT, smooth = 0, from = null }) {
+export function chart({ name, title, unit = "", what, series, steps, height = HEIGHT, smooth = 0, from = null, log = false, x: along = "steps" }) {
   const percentage = unit === "%";
-  const lines = series.map((one) => line(one, smooth)).filter((one) => one.points.length);
+  const lines = series.map((one) => line(one, smooth)).map((one) => (log ? positive(one) : one)).filter((one) => one.points.length);
   const ys = bounds(lines, percentage);
   const box = el("figure", { class: "chart" }, el("figcaption", { title: [name, what].filter(Boolean).join(": ") },
     el("span", { class: "name", "data-name": name || title }, title, unit && !percentage ? el("small", {}, ` ${unit}`) : null), latest(lines, percentage)));
@@ -19,19 +19,20 @@ export function chart({ name, title, unit = "", what, series, steps, height = HE
     box.append(el("p", { class: "empty" }, "nothing yet"));
     return box;
   }
-  const [low, high] = range(ys, percentage, from);
+  const [low, high] = log ? decades(ys) : range(ys, percentage, from);
   const last = Math.max(...lines.flatMap((one) => one.points.map((p) => p.x)));
   const end = Math.max(last > (steps || 0) / 3 ? steps || 0 : 0, last, 1); // a run that has just begun fills the width
   const x = (step) => LEFT + ((WIDTH - LEFT - RIGHT) * step) / end;
-  const y = (value) => height - BOTTOM - ((height - TOP - BOTTOM) * (value - low)) / (high - low);
-  const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": `${title} over steps` });
-  for (const mark of ticks(low, high, 4))
+  const part = log ? (value) => Math.log(Math.max(value, low) / low) / Math.log(high / low) : (value) => (value - low) / (high - low);
+  const y = (value) => height - BOTTOM - (height - TOP - BOTTOM) * part(value);
+  const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": `${title} over ${along}` });
+  for (const mark of log ? powers(low, high) : ticks(low, high, 4))
     drawing.append(
       svg("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(mark), y2: y(mark) }),
       svg("text", { class: "mark", x: LEFT - 6, y: y(mark) + 3.5, "text-anchor": "end" }, percentage ? `${Math.round(100 * mark)}%` : short(mark)),
     );
   for (const mark of ticks(0, end, 5).filter(Number.isInteger))
-    drawing.append(svg("text", { class: "mark", x: x(mark), y: height - 7, "text-anchor": x(mark) > WIDTH - 24 ? "end" : "middle" }, String(mark)));
+    drawing.append(svg("text", { class: "mark", x: x(mark), y: height - 7, "text-anchor": x(mark) > WIDTH - 24 ? "end" : "middle" }, short(mark)));
   for (const one of lines) {
     if (one.banded) drawing.append(svg("path", { class: "band", d: band(one.points, x, y), fill: one.colour }));
     const d = one.points.map((p, i) => `${i ? "L" : "M"}${x(p.x).toFixed(1)} ${y(p.y).toFixed(1)}`).join("");
@@ -39,9 +40,25 @@ export function chart({ name, title, unit = "", what, series, steps, height = HE
     if (one.points.length === 1 || one.dotted)
       drawing.append(...one.points.map((p) => svg("circle", { cx: x(p.x), cy: y(p.y), r: 2.6, fill: one.colour })));
   }
-  hover(drawing, lines, { x, end, height, percentage });
+  hover(drawing, lines, { x, end, height, percentage, along });
   box.append(drawing);
   return box;
+}
+
+/** A line without what a logarithmic axis cannot show. */
+const positive = (one) => ({ ...one, banded: one.banded && one.points.every((p) => p.low > 0), points: one.points.filter((p) => p.y > 0) });
+
+function decades(ys) {
+  const above = ys.filter((value) => value > 0), low = Math.min(...above), high = Math.max(...above);
+  return high / low < 1.1 ? [low / 1.5, high * 1.5] : [low / 1.1, high * 1.1];
+}
+
+/** Powers of ten, with 2 and 5 where there are few. */
+function powers(low, high) {
+  const found = [];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++)
+    for (const m of Math.log10(high / low) > 2 ? [1] : [1, 2, 5]) if (m * 10 ** power >= low && m * 10 ** power <= high) found.push(Number((m * 10 ** power).toPrecision(3)));
+  return found;
 }
 
 /** What must be seen: all lines, and of their bands as much as does not squeeze the lines flat. */
@@ -124,7 +141,7 @@ function latest(lines, percentage) {
   return el("span", { class: "now" }, percentage ? percent(last.y) : number(last.y));
 }
 
-function hover(drawing, lines, { x, end, height, percentage }) {
+function hover(drawing, lines, { x, end, height, percentage, along }) {
   const cross = svg("line", { class: "cross", y1: TOP, y2: height - BOTTOM, visibility: "hidden" });
   drawing.append(cross);
   drawing.addEventListener("pointermove", (event) => {
@@ -136,7 +153,7 @@ function hover(drawing, lines, { x, end, height, percentage }) {
     cross.setAttribute("x2", x(at));
     cross.setAttribute("visibility", "visible");
     const write = (value) => (percentage ? percent(value) : number(value));
-    showTip(event, el("b", {}, `step ${number(at)}`), ...near.filter(([, p]) => p.x === at).map(([one, p]) =>
+    showTip(event, el("b", {}, along === "steps" ? `step ${number(at)}` : `${number(at)} ${along}`), ...near.filter(([, p]) => p.x === at).map(([one, p]) =>
       el("div", { class: "row" }, el("i", { class: "swatch", style: { background: one.colour } }), el("span", {}, one.label),
         el("b", {}, write(p.y)), p.n > 1 ? el("small", {}, `± ${write(p.half)}, ${p.n} seeds`) : null)));
   });

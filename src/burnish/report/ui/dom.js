@@ -54,11 +54,14 @@ export async function ask(what, query = {}) {
   return found;
 }
 
-export async function order(run, action) {
+export const order = (run, action) => command({ run, action });
+
+/** Send an order; all values are strings. */
+export async function command(words) {
   const secret = document.querySelector("meta[name=burnish-secret]").content;
   const answer = await fetch("/api/order", {
     method: "POST", credentials: "same-origin",
-    headers: { "Content-Type": "application/json", "X-Burnish-Secret": secret }, body: JSON.stringify({ run, action }),
+    headers: { "Content-Type": "application/json", "X-Burnish-Secret": secret }, body: JSON.stringify(words),
   });
   const found = await answer.json();
   if (!answer.ok) throw new Error(found.error || answer.statusText);
@@ -82,10 +85,18 @@ export function hideTip() {
   tip().hidden = true;
 }
 
-export function say(text, level = "info") {
-  const note = el("div", { class: `toast ${level}`, role: "status" }, text);
+export function say(text, level = "info", button = null) {
+  const note = el("div", { class: `toast ${level}`, role: "status" }, text, button ? el("button", { onclick: () => { note.remove(); button.onclick(); } }, button.label) : null);
+  document.querySelectorAll(".toast").forEach((old) => old.remove());
   document.body.append(note);
-  setTimeout(() => note.remove(), 4000);
+  setTimeout(() => note.remove(), button ? 10000 : 4000);
+}
+
+/** Let the browser save a text as a file. */
+export function save(name, text, kind = "text/csv") {
+  const link = el("a", { href: URL.createObjectURL(new Blob([text], { type: kind })), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
 export function stored(name, otherwise) {

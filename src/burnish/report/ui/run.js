@@ -1,9 +1,11 @@
 // One run, or several together: how it stands, what to worry about, its curves, where the time goes, what happened.
 
-import { address, age, ask, duration, el, number, order, percent, say, store, stored } from "./dom.js";
+import { address, age, ask, duration, el, number, order, percent, save, say, store, stored } from "./dom.js";
 import { chart, COLOURS, rooms } from "./charts.js";
 import { differences, differing } from "./differences.js";
+import { showLog } from "./manage.js";
 import { pill } from "./runs.js";
+import { AXES, along, csv } from "./axes.js";
 
 const FIRST = ["reward", "correct", "*/accuracy", "*/nll"];
 const HEALTH = ["kl/loss", "kl", "*/entropy", "length", "*/clipped", "*/old_kl", "mismatch/logp", "mismatch/ratio", "zero_variance_groups", "cut_off", "grad_norm"];
@@ -11,10 +13,14 @@ const HEALTH = ["kl/loss", "kl", "*/entropy", "length", "*/clipped", "*/old_kl",
 export function runView(page, names) {
   const runs = new Map(names.map((name) => [name, { name, metrics: { steps: [], series: {} }, timings: { steps: [], series: {} }, titles: {}, events: [], lastEvent: 0 }]));
   let definitions = null, smooth = Number(stored("smooth", 0)), drawn = "", seeds = null;
+  const axes = { x: stored("x", "steps"), y: stored("y", "linear") };
   const head = el("section", { class: "head" }), worries = el("section", { class: "worries" }), tiles = el("section", { class: "tiles" });
   const curves = el("section"), side = el("section", { class: "two" });
   const slider = el("input", { type: "range", min: 0, max: 0.95, step: 0.05, value: smooth, "aria-label": "Smoothing", oninput: () => { smooth = Number(slider.value); store("smooth", smooth); draw(true); } });
-  const knobs = el("div", { class: "bar knobs" }, el("label", {}, "Smoothing ", slider), el("span", { class: "grow" }));
+  const pick = (name, values, label) => el("label", {}, `${label} `, el("select", { "aria-label": label, onchange: (event) => { axes[name] = event.target.value; store(name, axes[name]); draw(true); } }, values.map((value) => el("option", { value, selected: value === axes[name] }, value))));
+  const files = el("button", { title: "The metrics of these runs as a table", onclick: () => save(`${names.join("+").replaceAll("/", "-")}.csv`, csv([...runs.values()])) }, "CSV");
+  const logs = names.length === 1 ? el("button", { title: "What the run prints", onclick: () => showLog(names[0]) }, "Log") : null;
+  const knobs = el("div", { class: "bar knobs" }, el("label", {}, "Smoothing ", slider), pick("x", Object.keys(AXES), "x"), pick("y", ["linear", "log"], "y"), el("span", { class: "grow" }), logs, files);
   page.replaceChildren(head, worries, tiles, knobs, curves, side);
   const one = () => runs.get(names[0]);
 
@@ -83,19 +89,19 @@ export function runView(page, names) {
   }
 
   function series(name) {
-    return groups().map((group) => ({ label: names.length > 1 ? group.label : name, colour: group.colour, runs: group.runs.filter((run) => name in run.metrics.series).map((run) => ({ steps: run.metrics.steps.map((s) => s + 1), values: run.metrics.series[name] })) })).filter((line) => line.runs.length);
+    return groups().map((group) => ({ label: names.length > 1 ? group.label : name, colour: group.colour, runs: group.runs.filter((run) => name in run.metrics.series).map((run) => ({ steps: along(run, axes.x), values: run.metrics.series[name] })) })).filter((line) => line.runs.length);
   }
 
   function drawCurves() {
     const all = [...new Set([...runs.values()].flatMap((run) => Object.keys(run.metrics.series)))];
     const steps = Math.max(...[...runs.values()].map((run) => run.about?.steps || 0));
     const used = new Set();
-    const draw1 = (name) => { used.add(name); return chart({ ...titled(name), what: meaning(name), series: series(name), steps, smooth }); };
+    const draw1 = (name) => { used.add(name); return chart({ ...titled(name), what: meaning(name), series: series(name), steps: axes.x === "steps" ? steps : 0, smooth, log: axes.y === "log", x: axes.x }); };
     const fit = (patterns) => patterns.flatMap((pattern) => all.filter((name) => !used.has(name) && !name.startsWith("heldout/") && matches(name, pattern)).map((name) => (used.add(name), name)));
     const held = all.filter((name) => name.startsWith("heldout/"));
     held.forEach((name) => used.add(name));
     const learning = [...fit(FIRST).map(draw1), ...held.map(heldOut), ...fit(["score/*"]).map(draw1)];
-    if (!held.length && [...runs.values()].some((run) => run.evaluation?.after)) learning.push(heldOut(heldOutName([...runs.values()].find((run) => run.evaluation?.after).evaluation.after)));
+    if (!held.length && [...runs.values()].some((run) => run.evaluation?.after)) learning.push(...Object.keys([...runs.values()].find((run) => run.evaluation?.after).evaluation.after.metrics).map(heldOut));
     const health = fit(HEALTH).map(draw1);
     const rest = all.filter((name) => !used.has(name)).map(draw1);
     const speed = names.length === 1 ? [throughput(one(), steps)] : [];
@@ -107,8 +113,8 @@ export function runView(page, names) {
     const lines = groups().map((group) => ({ label: names.length > 1 ? group.label : name, colour: group.colour, dotted: true, runs: group.runs.map((run) => {
       const points = (run.metrics.series[name] || []).map((value, i) => [run.metrics.steps[i] + 1, value]).filter(([, value]) => value !== null);
       const { before, after } = run.evaluation || {};
-      if (before && name === heldOutName(before)) points.unshift([0, before.value.mean]);
-      if (after && name === heldOutName(after) && run.about.state !== "running") points.push([run.about.step, after.value.mean]);
+      if (before?.metrics[name] !== undefined) points.unshift([0, before.metrics[name]]);
+      if (after?.metrics[name] !== undefined && run.about.state !== "running") points.push([run.about.step, after.metrics[name]]);
       return { steps: points.map(([x]) => x), values: points.map(([, y]) => y) };
     }) }));
     return chart({ ...titled(name), what: meaning(name), series: lines, steps: 0 });
@@ -158,7 +164,7 @@ function tilesOf(run) {
   const tile = (label, value, note = "") => el("div", { class: "tile" }, el("span", {}, label), el("b", {}, value), el("small", {}, note));
   const found = [];
   const heldOut = latestHeldOut(run);
-  if (heldOut) found.push(tile("held out", heldOut.value, heldOut.note));
+  if (heldOut) found.push(tile(heldOut.title, heldOut.value, heldOut.note));
   for (const [label, pattern] of [["reward", "reward"], ["entropy", "*/entropy"], ["KL", "kl/loss"], ["KL", "kl"], ["NLL", "*/nll"], ["length", "length"]]) {
     const name = named(pattern);
     if (name && !found.some((one) => one.firstChild.textContent === label)) found.push(tile(label, number(last(name)), run.titles[name]?.unit || "last step"));
@@ -179,12 +185,13 @@ function latestHeldOut(run) {
   const { before, after } = run.evaluation || {};
   const write = (name, value) => (run.titles[name]?.unit === "%" ? percent(value) : number(value));
   const was = before ? `before: ${write(heldOutName(before), before.value.mean)}` : "";
-  if (after && run.about.state !== "running") return { value: write(heldOutName(after), after.value.mean), note: was };
+  const titled = (name) => run.titles[name]?.title || "held out";
+  if (after && run.about.state !== "running") return { title: titled(heldOutName(after)), value: write(heldOutName(after), after.value.mean), note: was };
   const name = before ? heldOutName(before) : Object.keys(run.metrics.series).find((one) => one.startsWith("heldout/"));
   const values = (name && run.metrics.series[name]) || [];
   const at = values.findLastIndex((value) => value !== null && value !== undefined);
-  if (at >= 0) return { value: write(name, values[at]), note: [`step ${run.metrics.steps[at] + 1}`, was].filter(Boolean).join(", ") };
-  return before ? { value: write(heldOutName(before), before.value.mean), note: "before training" } : null;
+  if (at >= 0) return { title: titled(name), value: write(name, values[at]), note: [`step ${run.metrics.steps[at] + 1}`, was].filter(Boolean).join(", ") };
+  return before ? { title: titled(heldOutName(before)), value: write(heldOutName(before), before.value.mean), note: "before training" } : null;
 }
 
 function timeOf(run) {

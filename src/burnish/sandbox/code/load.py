@@ -7,7 +7,6 @@ import os
 import sys
 import types
 from collections.abc import Mapping
-from typing import Any
 
 NAME = "<program>"  # the file name of a program in tracebacks
 _LONGEST = 300  # characters of an error message
@@ -21,7 +20,7 @@ class Broken(Exception):
         self.error = error
 
 
-def load(code: str, name: str) -> dict[str, Any]:
+def load(code: str, name: str) -> dict[str, object]:
     """Run a program and return its globals. Raises Broken, or whatever the program raises."""
     module = types.ModuleType(name)
     sys.modules[name] = module

@@ -54,10 +54,10 @@ class Process(dummy.DummyProcess):
     def __init__(
         self,
         group: None = None,
-        target: Callable[..., Any] | None = None,
+        target: Callable[..., object] | None = None,
         name: str | None = None,
         args: Any = (),
-        kwargs: Mapping[str, Any] | None = None,
+        kwargs: Mapping[str, object] | None = None,
         *,
         daemon: bool | None = None,
     ) -> None:
@@ -91,7 +91,7 @@ class Process(dummy.DummyProcess):
     kill = close = terminate
 
 
-class Queue(queue.Queue[Any]):
+class Queue(queue.Queue[object]):
     """A queue between threads with the methods of one between processes."""
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ class Manager:
     def __exit__(self, *_: object) -> None:
         self.shutdown()
 
-    def start(self, *_: Any) -> None:
+    def start(self, *_: object) -> None:
         """There is no server to start."""
 
     def shutdown(self) -> None:
@@ -154,14 +154,14 @@ class Threads(multiprocessing.context.BaseContext):
     def Pool(  # noqa: N802 - as multiprocessing calls it
         self,
         processes: int | None = None,
-        initializer: Callable[..., Any] | None = None,
+        initializer: Callable[..., object] | None = None,
         initargs: Any = (),
         maxtasksperchild: int | None = None,
     ) -> Any:
         several = min(processes if processes is not None else MOST_WORKERS, MOST_WORKERS)
         return multiprocessing.pool.ThreadPool(several, initializer, initargs)
 
-    def RawValue(self, typecode_or_type: Any, *args: Any) -> Any:  # noqa: N802
+    def RawValue(self, typecode_or_type: object, *args: object) -> Any:  # noqa: N802
         return _ctype(typecode_or_type)(*args)
 
     def RawArray(self, typecode_or_type: Any, size_or_initializer: Any) -> Any:  # noqa: N802
@@ -171,10 +171,10 @@ class Threads(multiprocessing.context.BaseContext):
         items = list(size_or_initializer)
         return (kind * len(items))(*items)
 
-    def Value(self, typecode_or_type: Any, *args: Any, lock: Any = True) -> Any:  # noqa: N802
+    def Value(self, typecode_or_type: object, *args: object, lock: object = True) -> Any:  # noqa: N802
         return _locked(self.RawValue(typecode_or_type, *args), lock)
 
-    def Array(self, typecode_or_type: Any, size_or_initializer: Any, *, lock: Any = True) -> Any:  # noqa: N802
+    def Array(self, typecode_or_type: object, size_or_initializer: object, *, lock: object = True) -> Any:  # noqa: N802
         return _locked(self.RawArray(typecode_or_type, size_or_initializer), lock)
 
 
@@ -199,12 +199,12 @@ for _called, _made in _SHARED.items():
     setattr(Threads, _called, staticmethod(_made))
 
 
-def _ctype(code: Any) -> Any:
+def _ctype(code: object) -> Any:
     kinds: Any = vars(importlib.import_module("multiprocessing.sharedctypes"))["typecode_to_type"]
     return kinds.get(code, code)
 
 
-def _locked(value: Any, lock: Any) -> Any:
+def _locked(value: Any, lock: object) -> Any:
     from multiprocessing.sharedctypes import synchronized
 
     guard: Any = threading.RLock() if lock is True else lock
@@ -217,7 +217,7 @@ class Executor(concurrent.futures.ThreadPoolExecutor):
     def __init__(
         self,
         max_workers: int | None = None,
-        mp_context: Any = None,
+        mp_context: object = None,
         initializer: Callable[..., Any] | None = None,
         initargs: Any = (),
         *,

@@ -15,8 +15,9 @@ from burnish.judges.cache import AnswerCache, cache_key
 from burnish.judges.endpoint import Endpoint, Reply, content_of, first_token_logprobs
 from burnish.judges.question import Question
 from burnish.score.judges.judge import Answer, Choice
+from burnish.util.json_types import Json
 
-Read = Callable[[dict[str, Any]], dict[str, Any] | None]  # a reply -> what is kept of it
+Read = Callable[[dict[str, Json]], dict[str, Any] | None]  # a reply -> what is kept of it
 TOP = 20  # log-probs of the likeliest first tokens: the most that the protocol allows
 
 
@@ -61,7 +62,7 @@ class EndpointJudge:
     def _key(self, kind: str, question: Question, *settings: object) -> str:
         return cache_key(self.endpoint.url, self.model, kind, question.key, *settings)
 
-    def _body(self, question: Question, temperature: float, max_tokens: int, **more: Any) -> dict[str, Any]:
+    def _body(self, question: Question, temperature: float, max_tokens: int, **more: object) -> dict[str, object]:
         return {
             "model": self.model,
             "messages": [{"role": "user", "content": question.text}],
@@ -71,7 +72,7 @@ class EndpointJudge:
             **more,
         }
 
-    def _answers(self, bodies: dict[str, dict[str, Any]], read: Read, step: Step) -> dict[str, dict[str, Any]]:
+    def _answers(self, bodies: dict[str, dict[str, object]], read: Read, step: Step) -> dict[str, dict[str, Any]]:
         """What `read` takes from the reply to each body, from the cache or the endpoint; {"why": ...} for a failure."""
         found = {key: stored for key in bodies if (stored := self.cache.get(key)) is not None}
         missing = [key for key in bodies if key not in found]
@@ -94,12 +95,12 @@ class EndpointJudge:
         return found
 
 
-def _text(reply: dict[str, Any]) -> dict[str, Any] | None:
+def _text(reply: dict[str, Json]) -> dict[str, Any] | None:
     text = content_of(reply)
     return None if text is None else {"text": text}
 
 
-def _answer(found: dict[str, Any]) -> Answer:
+def _answer(found: dict[str, object]) -> Answer:
     return Answer("", str(found["why"])) if "why" in found else Answer(str(found.get("text", "")))
 
 

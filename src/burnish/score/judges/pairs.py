@@ -82,5 +82,25 @@ def win_chances(
     return results
 
 
+def spoken_chances(
+    pairs: list[tuple[str, str, str]], judge: Judge, template: Template, step: Step
+) -> list[tuple[float | None, str]]:
+    """P(y better than z) of each (prompt, y, z) = 1/2 + (lead of y, shown first and second) / 12; or None and why.
+
+    A verdict that cannot be read does not count: the other order's alone is 1/2 + lead / 6.
+    """
+    asked = [question(template, (("request", p), ("A", a), ("B", b))) for p, y, z in pairs for a, b in ((y, z), (z, y))]
+    answers = [one for (one,) in judge.ask(asked, step)]
+    verdicts = [None if answer.failed else read.graded(answer.text) for answer in answers]
+    note_unread(step, sum(verdict is None for verdict in verdicts), len(verdicts))
+    results: list[tuple[float | None, str]] = []
+    for i in range(0, len(verdicts), 2):
+        first, second = verdicts[i], verdicts[i + 1]  # a negative verdict says that A is better
+        lead = vote.mean([None if first is None else -float(first), None if second is None else float(second)])
+        why = reason([answers[i]])
+        results.append((None, why) if lead is None else (0.5 + lead / (2 * WORST), ""))
+    return results
+
+
 def _sigmoid(x: float) -> float:
     return 0.5 * (1 + math.tanh(x / 2))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from burnish.core.parts import State
 
 
 def sigmoid(x: float) -> float:
@@ -43,8 +44,8 @@ class DualAscent:
             moved = self.multipliers[name] - self.lr * slacks[name]
             self.multipliers[name] = max(least, min(self.most, moved))
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"multipliers": dict(self.multipliers)}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.multipliers = {name: float(x) for name, x in state["multipliers"].items()}

@@ -59,7 +59,7 @@ class References:
             product *= (matched or 0.1) / sum(grams.values())
         closest = min((abs(length - len(candidate)), length) for length in self.lengths)[1]
         brevity = 1.0 if len(candidate) >= closest else math.exp(1 - closest / len(candidate))
-        return brevity * product ** (1 / n)
+        return float(brevity * product ** (1 / n))
 
 
 def bleu(candidate: Sequence[Hashable], references: Sequence[Sequence[Hashable]], n: int) -> float:

@@ -43,7 +43,8 @@ def cosines(vectors: Sequence[Vector]) -> np.ndarray:
     rows = np.stack([unit(vector) for vector in vectors])
     found = rows @ rows.T
     np.fill_diagonal(found, 1.0)  # a text equals itself, an empty one too
-    return np.clip(found, -1.0, 1.0)
+    clipped: np.ndarray = np.clip(found, -1.0, 1.0)
+    return clipped
 
 
 def crowding(vectors: Sequence[Vector]) -> list[float]:

@@ -81,7 +81,7 @@ def parquet(path: Path) -> ArrowRows:
         raise ValueError(f"{path}: not a readable Parquet file ({error}); write it again") from None
 
 
-def _copied(file: Any, path: Path, before: State) -> BatchFile:
+def _copied(file: object, path: Path, before: State) -> BatchFile:
     """The rows of a Parquet file in small batches: a copy in the cache, by the content of the file, or, where the
     cache cannot hold one, a temporary copy for this process. before: the state of the file when it was opened.
     """
@@ -106,7 +106,7 @@ def _copied(file: Any, path: Path, before: State) -> BatchFile:
     return _write_copy(file, folder / name, source, path, before)
 
 
-def _write_copy(file: Any, copy: Path, source: str, path: Path, before: State) -> BatchFile:
+def _write_copy(file: object, copy: Path, source: str, path: Path, before: State) -> BatchFile:
     """Write the rows as a file of small batches, in a stream. source: the hash of the file that they are from."""
     aside = copy.with_suffix(f".{os.getpid()}.partial")
     try:
@@ -148,7 +148,7 @@ class DatasetRows:
     """Rows of a `datasets.Dataset`, which maps its files into memory itself."""
 
     def __init__(self, table: Any, name: str) -> None:
-        self._table, self._name = table, name
+        self._table, self._name = _undecoded(table), name
 
     def __len__(self) -> int:
         return len(self._table)
@@ -161,6 +161,23 @@ class DatasetRows:
 
     def where(self, index: int) -> str:
         return f"{self._name}, row {index + 1}"
+
+
+def _undecoded(table: Any) -> Any:
+    """The table with its pictures as the bytes of their files: they are decoded within limits, when they are read."""
+    features = getattr(table, "features", None) or {}
+    kinds = {name: type(feature).__name__ for name, feature in features.items()}
+    inside = {name: type(getattr(feature, "feature", None)).__name__ for name, feature in features.items()}
+    if "Image" not in {*kinds.values(), *inside.values()}:
+        return table
+    import datasets
+
+    for name in features:
+        if kinds[name] == "Image":
+            table = table.cast_column(name, datasets.Image(decode=False))
+        elif inside[name] == "Image":
+            table = table.cast_column(name, [datasets.Image(decode=False)])
+    return table
 
 
 def saved_to_disk(path: Path) -> dict[str, DatasetRows]:

@@ -66,7 +66,7 @@ class BatchFile:
         self._ends, rows, self._sums = np.frombuffer(index, "<i8", 3 * count).reshape(3, count)
         self.rows: list[int] = rows.tolist()
 
-    def __call__(self, number: int) -> Any:
+    def __call__(self, number: int) -> object:
         """A batch; ValueError where it is no longer what was written, and the file is removed."""
         import pyarrow
 

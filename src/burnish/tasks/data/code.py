@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from typing import Any
 
 from burnish.core.messages import text_of
 from burnish.core.seeds import key_of
@@ -17,12 +16,12 @@ CANARY = "canary"  # the key of Task.given that marks a task whose tests are to 
 _SOLUTIONS = ("canonical_solution", "code")
 
 
-def is_code(given: Mapping[str, Any]) -> bool:
+def is_code(given: Mapping[str, object]) -> bool:
     """Whether a row is a programming problem: it has tests, and no answer to compare with."""
     return has_tests(given) and (given.get("answer") is None or ground_truth(given) is not None)
 
 
-def code_prompt(text: str, row: Mapping[str, Any]) -> str:
+def code_prompt(text: str, row: Mapping[str, object]) -> str:
     """The prompt of a problem in words, as in MBPP: the tests say what the function is called, the text does not."""
     call = _first_call(row.get("test_list"))
     if call is None:
@@ -34,7 +33,7 @@ def code_prompt(text: str, row: Mapping[str, Any]) -> str:
     return f"{text.rstrip()}\n\nThe function is called {name} and takes {takes}."
 
 
-def _first_call(tests: Any) -> tuple[str, int] | None:
+def _first_call(tests: object) -> tuple[str, int] | None:
     """The name of the function that the first assert calls, and the number of its arguments."""
     if not isinstance(tests, list | tuple) or not tests:
         return None
@@ -49,7 +48,7 @@ def _first_call(tests: Any) -> tuple[str, int] | None:
     return None
 
 
-def code_solution(row: Mapping[str, Any], prompt: str) -> str | None:
+def code_solution(row: Mapping[str, object], prompt: str) -> str | None:
     """A right reply, if the row has one: the reference program as a block."""
     for column in _SOLUTIONS:
         code = row.get(column)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 COLUMNS: dict[str, tuple[str, ...]] = {  # part of a task -> possible column names, of which the first present is used
     "messages": ("messages", "conversations", "conversation", "dialogue"),
@@ -23,11 +22,12 @@ COLUMNS: dict[str, tuple[str, ...]] = {  # part of a task -> possible column nam
     "labels": ("labels",),
     "text": ("text",),
     "history": ("history",),
+    "images": ("images", "image"),
 }
 _PART = {name: part for part, names in COLUMNS.items() for name in names}
 
 
-def read_mapping(given: str | Mapping[str, Any] | None) -> dict[str, str]:
+def read_mapping(given: str | Mapping[str, object] | None) -> dict[str, str]:
     """Part -> column, from {"prompt": "my_column"} or the text "prompt=my_column,answer=gold".
 
     A part may be called by any of its usual names: completion=reply is demo=reply.
@@ -46,7 +46,7 @@ def read_mapping(given: str | Mapping[str, Any] | None) -> dict[str, str]:
     return {_PART.get(str(part), str(part)): str(column) for part, column in given.items()}
 
 
-def find_parts(row: Mapping[str, Any], mapping: Mapping[str, str], where: str) -> dict[str, str]:
+def find_parts(row: Mapping[str, object], mapping: Mapping[str, str], where: str) -> dict[str, str]:
     """Part of the task -> column of this row; an explicit mapping takes precedence over the usual names."""
     for part, column in mapping.items():
         if column not in row:
@@ -60,7 +60,7 @@ def find_parts(row: Mapping[str, Any], mapping: Mapping[str, str], where: str) -
     return parts
 
 
-def _one_text(value: Any) -> bool:
+def _one_text(value: object) -> bool:
     """Whether a cell is one text, and not a list or the JSON text of one (CSV)."""
     return isinstance(value, str) and not value.lstrip().startswith("[")
 
@@ -80,7 +80,7 @@ def _known_parts(filled: frozenset[str], mapping: tuple[tuple[str, str], ...]) -
     return parts
 
 
-def no_prompt(row: Mapping[str, Any], where: str) -> str:
+def no_prompt(row: Mapping[str, object], where: str) -> str:
     """The error of a row without a prompt, with the ways to name its column."""
     talk = next((name for name, value in row.items() if isinstance(value, list) and _is_talk(value)), None)
     named = f"messages={talk}" if talk else "prompt=NAME"
@@ -90,6 +90,6 @@ def no_prompt(row: Mapping[str, Any], where: str) -> str:
     )
 
 
-def _is_talk(value: list[Any]) -> bool:
+def _is_talk(value: list[object]) -> bool:
     """Whether a cell looks like a conversation."""
     return bool(value) and all(isinstance(one, Mapping) and {"role", "from"} & one.keys() for one in value)

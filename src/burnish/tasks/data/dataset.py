@@ -159,7 +159,7 @@ class Dataset:
     def _scan(self, rows: Rows) -> Scan:
         known = self._scans.get(id(rows))
         if known is None:
-            known = self._scans[id(rows)] = scan(rows, self.columns, lambda: self.identity(rows))
+            known = self._scans[id(rows)] = scan(rows, self.columns, lambda: self.identity(rows), self.folder)
         return known
 
     def identity(self, rows: Rows) -> str | None:
@@ -179,6 +179,14 @@ class Dataset:
     def _states(self) -> list[State]:
         """The state of each file that holds the rows."""
         return [state(file) for file in self._files()]
+
+    @cached_property
+    def folder(self) -> Path | None:
+        """Where the data files are; None for a hub dataset and for rows given in Python."""
+        if self._tables is not None:
+            return None
+        path = expanded(self.name)
+        return path if path.is_dir() else path.parent if path.is_file() else None
 
     def _files(self) -> list[Path]:
         """The files that hold the rows; none for a hub dataset and for rows given in Python."""
@@ -250,7 +258,7 @@ class Dataset:
         """The first row whose Task.given is wanted: its place, and its task. For messages: it may read all rows."""
         for part in self._parts.values():
             for number in part.numbers.tolist():
-                task = to_task(part.rows[number], self.columns, "")
+                task = to_task(part.rows[number], self.columns, "", self.folder)
                 if wanted(task.given):
                     return part.rows.where(number), task
         return None
@@ -287,7 +295,7 @@ class Dataset:
         if not len(part.numbers):
             raise ValueError(f"dataset {self.name!r} has no {split} rows; add rows, or change heldout={self.heldout}")
         number = int(part.numbers[index % len(part.numbers)])
-        task = to_task(part.rows[number], self.columns, part.rows.where(number))
+        task = to_task(part.rows[number], self.columns, part.rows.where(number), self.folder)
         if self._demonstrates:
             task = to_last_reply(task) or task
         cut, long = self._cut.get(split, (None, frozenset()))
@@ -357,7 +365,7 @@ class Dataset:
         return judge_answer(self.facts(task), reply)
 
 
-def _tables(given: Iterable[Any], name: str) -> dict[str, Rows]:
+def _tables(given: Iterable[object], name: str) -> dict[str, Rows]:
     """Rows of Python objects by split; what can be read only once is kept in a temporary file."""
     if isinstance(given, Mapping):
         first = next((values[0] for values in given.values() if isinstance(values, Sequence) and len(values)), None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from burnish.core.messages import Message
 
@@ -17,7 +17,7 @@ REWARD = "reward"
 
 
 def split_rewards(
-    messages: Sequence[Message], row: Mapping[str, Any], where: str
+    messages: Sequence[Message], row: Mapping[str, object], where: str
 ) -> tuple[tuple[Message, ...], list[Message] | None]:
     """The messages without their rewards, and the episode; None where the row has no rewards."""
     replies = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
@@ -33,7 +33,7 @@ def split_rewards(
     return plain, [{**m, REWARD: by_place[i]} if i in by_place else m for i, m in enumerate(plain)]
 
 
-def _columns(row: Mapping[str, Any], replies: int, where: str) -> list[float] | None:
+def _columns(row: Mapping[str, object], replies: int, where: str) -> list[float] | None:
     """The rewards of the replies from the columns of a row; None where they are not there."""
     each, last = row.get("rewards"), row.get(REWARD)
     if isinstance(each, list | tuple) and each and all(one is None or is_number(one) for one in each):
@@ -46,6 +46,6 @@ def _columns(row: Mapping[str, Any], replies: int, where: str) -> list[float] | 
     return [*[0.0] * (replies - 1), float(last)] if is_number(last) else None
 
 
-def is_number(value: Any) -> TypeGuard[float]:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether it is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

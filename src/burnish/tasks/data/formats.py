@@ -7,9 +7,9 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
 
-from burnish.core.messages import Message, as_messages, text_of
+from burnish.core.messages import Message, as_messages, pictures_of, text_of
 from burnish.core.task import Task
 from burnish.tasks.data.code import code_prompt, code_solution, is_code
 from burnish.tasks.data.columns import COLUMNS, find_parts, no_prompt
@@ -23,6 +23,7 @@ from burnish.tasks.data.messages import (
     spelled_list,
     spelled_messages,
 )
+from burnish.tasks.data.pictures import with_pictures
 from burnish.tasks.data.preferences import NoPreference, after_prompt, fork, ranked
 from burnish.tasks.data.rows import Row
 from burnish.tasks.data.stepwise import spelled_steps
@@ -40,15 +41,18 @@ EMPTY = "{where}: the prompt is empty; fill it in or remove the row"
 Prompt = tuple[Message, ...] | str
 
 
-def to_task(row: Row, columns: Mapping[str, str], where: str) -> Task:
-    """One row as a task: recognised columns under the name of their part, all others under their own name."""
+def to_task(row: Row, columns: Mapping[str, str], where: str, folder: Path | None = None) -> Task:
+    """One row as a task: recognised columns under the name of their part, all others under their own name.
+
+    folder: of the data file, from which the paths of pictures are read
+    """
     if isinstance(row, list) and row and isinstance(row[0], Mapping):  # a row that is a bare conversation
         row = {"messages": row}
     if not isinstance(row, Mapping):
         raise ValueError(f"{where}: is not an object with named columns but {type(row).__name__}")
     row = spelled_steps(row, where)
     parts = find_parts(row, columns, where)
-    row = _unspelled(row, parts)
+    row = with_pictures(_unspelled(row, parts), parts, where, folder)
     prompt, given, spent = _asked(row, parts, where)
     for part in parts:
         if part not in _SPENT:
@@ -143,7 +147,7 @@ def _history(row: Row, parts: dict[str, str]) -> tuple[Message, ...]:
     return tuple({"role": role, "content": said} for pair in pairs for role, said in zip(roles, pair, strict=True))
 
 
-def _prompt(value: Any, where: str) -> Prompt:
+def _prompt(value: object, where: str) -> Prompt:
     prompt = read_messages(value, where) if isinstance(value, list | tuple) else value
     if prompt is not None and not isinstance(prompt, str | tuple):
         raise ValueError(f"{where}: the prompt is not text but {type(value).__name__}; make it text or chat messages")
@@ -186,7 +190,7 @@ def _unweighted(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     return tuple({key: value for key, value in m.items() if key not in ("train", "weight")} for m in messages)
 
 
-def _demonstration(value: Any, prompt: Prompt, where: str) -> Row:
+def _demonstration(value: object, prompt: Prompt, where: str) -> Row:
     """The reply of a row; several messages (tool calls, say) make a conversation whose prompt is not trained."""
     said = conversation(value, where)
     if said is None or (len(said) == 1 and _plain(said[0])):
@@ -249,10 +253,16 @@ def to_last_reply(task: Task) -> Task | None:
 
 def key_of_prompt(prompt: Prompt) -> str:
     """The canonical prompt: a lone user message is the same problem as its bare text."""
-    if isinstance(prompt, str) or [message["role"] for message in prompt] == ["user"]:
-        return (prompt if isinstance(prompt, str) else text_of(prompt[0])).strip()
+    if isinstance(prompt, str):
+        return prompt.strip()
+    seen = [pictures_of([message]) for message in prompt]
+    if [message["role"] for message in prompt] == ["user"] and not seen[0]:
+        return text_of(prompt[0]).strip()
     return json.dumps(
-        [[m["role"], text_of(m).strip(), *([m["tool_calls"]] if "tool_calls" in m else [])] for m in prompt]
+        [
+            [m["role"], text_of(m).strip(), *([m["tool_calls"]] if "tool_calls" in m else []), *pictures]
+            for m, pictures in zip(prompt, seen, strict=True)
+        ]
     )
 
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
-from typing import Any
 
 from burnish.util.safe_yaml import parse_yaml
 
@@ -42,7 +41,7 @@ def _split_of(file: str) -> str:
     return next((word for word in words if word in HELDOUT_NAMES), "train")
 
 
-def _configs(card: str | None) -> list[dict[str, Any]]:
+def _configs(card: str | None) -> list[dict[str, object]]:
     """The configurations that a card lists with their files."""
     found = _CARD.search(card or "")
     if found is None:
@@ -55,7 +54,7 @@ def _configs(card: str | None) -> list[dict[str, Any]]:
     return [c for c in listed if isinstance(c, dict) and (c.get("data_files") or c.get("data_dir"))] if listed else []
 
 
-def _chosen(configs: list[dict[str, Any]], wanted: str | None, name: str) -> dict[str, Any]:
+def _chosen(configs: list[dict[str, object]], wanted: str | None, name: str) -> dict[str, object]:
     names = [str(config.get("config_name", "default")) for config in configs]
     if wanted is not None and wanted not in names:
         raise ValueError(f"dataset {name!r} has no configuration {wanted!r}; it has {', '.join(names)}")
@@ -68,7 +67,7 @@ def _chosen(configs: list[dict[str, Any]], wanted: str | None, name: str) -> dic
     return by_name[picked]
 
 
-def _of_config(config: dict[str, Any], files: Sequence[str]) -> dict[str, list[str]]:
+def _of_config(config: dict[str, object], files: Sequence[str]) -> dict[str, list[str]]:
     below = str(config.get("data_dir") or "").strip("/")
     given = config.get("data_files") or "*"
     patterns: list[tuple[str | None, list[str]]] = []
@@ -87,5 +86,5 @@ def _of_config(config: dict[str, Any], files: Sequence[str]) -> dict[str, list[s
     return parts
 
 
-def _listed(paths: Any) -> list[str]:
+def _listed(paths: object) -> list[str]:
     return [str(path) for path in paths] if isinstance(paths, list) else [str(paths)]

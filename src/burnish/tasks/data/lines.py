@@ -94,7 +94,7 @@ def _line_ends(file: IO[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return starts[kept], ends[kept], numbers[kept]
 
 
-def json_line(line: bytes, where: str) -> Any:
+def json_line(line: bytes, where: str) -> object:
     """The row of a line of JSON: an object, or a bare list of messages."""
     line = line.removeprefix(b"\xef\xbb\xbf")
     listed = line.lstrip().startswith(b"[")
@@ -108,14 +108,14 @@ def json_line(line: bytes, where: str) -> Any:
     return row
 
 
-def text_line(line: bytes, where: str) -> Any:
+def text_line(line: bytes, where: str) -> object:
     try:
         return {"text": line.decode("utf-8").rstrip("\r")}
     except UnicodeDecodeError as error:
         raise ValueError(f"{where}: cannot be read as UTF-8 text ({error}); write it again") from None
 
 
-def spooled(rows: Iterable[Any], name: str) -> Lines:
+def spooled(rows: Iterable[object], name: str) -> Lines:
     """Rows of a stream, kept as lines of JSON in a temporary file: for kinds of files without offsets (CSV)."""
     file = _temporary()
     for row in rows:
@@ -123,7 +123,7 @@ def spooled(rows: Iterable[Any], name: str) -> Lines:
     return Lines(file, name, json_line, "row")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """What JSON can hold of a value: numbers and lists of numpy and torch, any other as text."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
@@ -154,7 +154,7 @@ def open_text(path: Path) -> IO[str]:
     return io.TextIOWrapper(path.open("rb") if opener is None else opener(path), encoding="utf-8-sig", newline="")
 
 
-def _zstandard(path: Path) -> Any:
+def _zstandard(path: Path) -> object:
     try:
         import pyarrow
     except ImportError:

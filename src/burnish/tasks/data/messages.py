@@ -31,7 +31,7 @@ _LISTED = re.compile(r"\s*\[\s*\{")  # how the text of a list of messages begins
 _TRANSCRIPT = re.compile(r"\n\n(Human|Assistant):")
 
 
-def read_messages(value: Sequence[Any], where: str) -> tuple[Message, ...]:
+def read_messages(value: Sequence[object], where: str) -> tuple[Message, ...]:
     """Messages as {"role", "content"}, with tool calls, and with `train`, `weight` and `reward` where a message has
     them.
     """
@@ -74,7 +74,7 @@ def _role(named: str, where: str) -> str:
     return named
 
 
-def _weight(given: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _weight(given: Mapping[str, object], where: str) -> dict[str, object]:
     """{"train": False} or {"weight": 0.5} of a message; nothing where it has neither."""
     train, weight = given.get("train"), given.get("weight")
     if train is not None and not isinstance(train, bool | int):
@@ -84,7 +84,7 @@ def _weight(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     return ({} if train is None else {"train": bool(train)}) | ({} if weight is None else {"weight": float(weight)})
 
 
-def _reward(given: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _reward(given: Mapping[str, object], where: str) -> dict[str, object]:
     """{"reward": 1.0} of a message; nothing where it has none."""
     reward = given.get(REWARD)
     if reward is None:
@@ -106,7 +106,7 @@ def _call(call: Any, where: str) -> dict[str, Any]:
     return {"type": "function", **rest, "function": wanted}
 
 
-def read_tools(value: Any, where: str) -> list[Any]:
+def read_tools(value: object, where: str) -> list[object]:
     """The tools of a row: a list of JSON schemas, or the JSON text of one."""
     tools = without_nulls(_json_or_text(value))
     if not isinstance(tools, list) or not all(isinstance(tool, Mapping) for tool in tools):
@@ -114,7 +114,7 @@ def read_tools(value: Any, where: str) -> list[Any]:
     return tools
 
 
-def spelled_messages(value: Any, where: str) -> Any:
+def spelled_messages(value: object, where: str) -> object:
     """A column of messages, whose cells are JSON text where the kind of file has no lists (CSV)."""
     found = said_messages(value)
     if isinstance(found, str) and _LISTED.match(found):
@@ -122,7 +122,7 @@ def spelled_messages(value: Any, where: str) -> Any:
     return found
 
 
-def said_messages(value: Any) -> Any:
+def said_messages(value: object) -> object:
     """Messages that a cell spells as text (JSON, or what Python prints of a list), and one message as a list of one.
     Anything else as it is.
     """
@@ -132,7 +132,7 @@ def said_messages(value: Any) -> Any:
     return [value] if _is_message(value) else value
 
 
-def spelled_list(value: Any) -> Any:
+def spelled_list(value: object) -> object:
     """A list that a cell spells as text, as JSON or as Python prints it; anything else as it is."""
     if not isinstance(value, str) or not value.lstrip().startswith("["):
         return value
@@ -147,7 +147,7 @@ def spelled_list(value: Any) -> Any:
     return found if isinstance(found, list) else value
 
 
-def _is_message(value: Any) -> bool:
+def _is_message(value: object) -> bool:
     return isinstance(value, Mapping) and (
         {"role", "content"} <= value.keys()
         or {"from", "value"} <= value.keys()
@@ -155,7 +155,7 @@ def _is_message(value: Any) -> bool:
     )
 
 
-def _json_or_text(value: Any) -> Any:
+def _json_or_text(value: object) -> object:
     if not isinstance(value, str):
         return value
     try:
@@ -164,14 +164,14 @@ def _json_or_text(value: Any) -> Any:
         return value
 
 
-def without_nulls(value: Any) -> Any:
+def without_nulls(value: object) -> object:
     """The same without keys that are null: Parquet gives every object the keys of all."""
     if isinstance(value, Mapping):
         return {key: without_nulls(one) for key, one in value.items() if one is not None}
     return [without_nulls(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def conversation(value: Any, where: str) -> tuple[Message, ...] | None:
+def conversation(value: object, where: str) -> tuple[Message, ...] | None:
     """A whole conversation: a message list, or a transcript "\\n\\nHuman: ...\\n\\nAssistant: ..."; else None."""
     if isinstance(value, list | tuple):
         return read_messages(value, where)
@@ -184,7 +184,7 @@ def conversation(value: Any, where: str) -> tuple[Message, ...] | None:
     return None
 
 
-def reply_of(value: Any, where: str) -> str:
+def reply_of(value: object, where: str) -> str:
     """The text of a reply: itself, or the last of a conversation, whatever the user says after it."""
     if found := conversation(value, where):
         return text_of(next((one for one in reversed(found) if one["role"] == "assistant"), found[-1]))

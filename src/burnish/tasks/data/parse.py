@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 DEEPEST = 100  # the deepest nesting of lists and objects in a row
 
 
-def parse_json(text: str | bytes, where: str, fix: str) -> Any:
+def parse_json(text: str | bytes, where: str, fix: str) -> object:
     """Parse JSON; raise ValueError with the place of the error."""
     try:
         if isinstance(text, bytes):
@@ -34,7 +33,7 @@ def parse_json(text: str | bytes, where: str, fix: str) -> Any:
     return parsed
 
 
-def _depth(value: Any) -> int:
+def _depth(value: object) -> int:
     """The nesting depth of lists and objects; 0 for a plain value."""
     depth, level = 0, [value]
     while level := [item for item in level if isinstance(item, list | dict)]:

@@ -34,7 +34,7 @@ def fork(chosen: Any, rejected: Any, where: str) -> tuple[tuple[Message, ...] | 
 
 
 def after_prompt(
-    prompt: tuple[Message, ...] | str, chosen: Any, rejected: Any, where: str
+    prompt: tuple[Message, ...] | str, chosen: object, rejected: object, where: str
 ) -> tuple[tuple[Message, ...] | str, str, str]:
     """The prompt of two replies, and the replies. Conversations of several turns after the prompt lengthen it by those
     that they share: their last replies are compared.
@@ -64,7 +64,7 @@ def _beyond(asked: tuple[Message, ...], said: tuple[Message, ...] | None) -> tup
     return (said or ())[len(asked) :] if repeated[: len(heard)] == heard else said or ()
 
 
-def _fork_texts(chosen: Any, rejected: Any, where: str) -> tuple[str, str, str]:
+def _fork_texts(chosen: object, rejected: object, where: str) -> tuple[str, str, str]:
     """The words with which two texts begin, and how each goes on."""
     if not isinstance(chosen, str) or not isinstance(rejected, str):
         raise ValueError(f"{where}: a reply is not text but {type(chosen).__name__}; make it text or chat messages")
@@ -104,7 +104,7 @@ def ranked(parts: Mapping[str, Any], where: str) -> Row:
     return found | {"chosen": texts[0], "rejected": texts[-1]}
 
 
-def _label(given: Any, where: str) -> bool | float | None:
+def _label(given: object, where: str) -> bool | float | None:
     """The label of a step: true or false (also as 1 and 0), another number as it is, None for a step without one."""
     if given is None or isinstance(given, bool):
         return given
@@ -141,7 +141,7 @@ def _rated(reply: Mapping[str, Any]) -> float | None:
     return sum(ratings) / len(ratings) if ratings else None
 
 
-def _numbers(value: Any, count: int, name: str, where: str) -> list[float]:
+def _numbers(value: object, count: int, name: str, where: str) -> list[float]:
     if not isinstance(value, list | tuple) or len(value) != count:
         raise ValueError(
             f"{where}: {name!r} needs one number for each of the {count} replies, but is {str(value)[:80]}"

@@ -8,16 +8,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from burnish.core.randomness import key_of
+from burnish.media.store import STORE
 from burnish.tasks.data import cache
 from burnish.tasks.data.formats import to_last_reply, to_task
 from burnish.tasks.data.preferences import NoPreference
 from burnish.tasks.data.rows import Rows
 
-VERSION = 4  # of what a scan finds; a cache of another version is not used
+VERSION = 5  # of what a scan finds; a cache of another version is not used
 WEIGHTS = "message weights"  # in `gives`, where a message counts in part
 UNCLEAR_LABELS = "unclear labels"  # in `gives`, where a label is neither true nor false
 AS_IT_IS, CUT, WITHOUT_REPLY = range(3)  # what a method that learns from replies makes of a row
@@ -55,8 +57,12 @@ def common(gives: Iterable[frozenset[str]]) -> frozenset[str]:
     return frozenset.intersection(*every) | (frozenset().union(*every) & REMARKS)
 
 
-def scan(rows: Rows, columns: Mapping[str, str], identity: Callable[[], str | None]) -> Scan:
-    """Read every row once. identity: of the files, for the cache; None for rows that are not in files."""
+def scan(
+    rows: Rows, columns: Mapping[str, str], identity: Callable[[], str | None], folder: Path | None = None
+) -> Scan:
+    """Read every row once. identity: of the files, for the cache; None for rows that are not in files. folder: of the
+    files, from which the paths of pictures are read.
+    """
     files = identity()
     name = cache.fingerprint("scan", VERSION, files, sorted(columns.items())) if files else None
     if name and (known := cache.recall(name)):
@@ -64,7 +70,8 @@ def scan(rows: Rows, columns: Mapping[str, str], identity: Callable[[], str | No
         sets = {name: frozenset(told[name]) for name in _SETS}
         return Scan(known["hashes"], known["kept"], known["ends"], counts=told["counts"], **sets)
     start = time.perf_counter()
-    found = _scanned(rows, columns)
+    with STORE.naming():
+        found = _scanned(rows, columns, folder)
     if name and time.perf_counter() - start > cache.WORTH_SECONDS and identity() == files:
         listed = {name: sorted(getattr(found, name)) for name in _SETS}
         told = json.dumps({**listed, "counts": dict(found.counts)}).encode()
@@ -73,7 +80,7 @@ def scan(rows: Rows, columns: Mapping[str, str], identity: Callable[[], str | No
     return found
 
 
-def _scanned(rows: Rows, columns: Mapping[str, str]) -> Scan:
+def _scanned(rows: Rows, columns: Mapping[str, str], folder: Path | None) -> Scan:
     count = len(rows)
     hashes, kept, ends = np.zeros(count, np.int64), np.zeros(count, bool), np.zeros(count, np.uint8)
     keys: Counter[frozenset[str]] = Counter()
@@ -82,7 +89,7 @@ def _scanned(rows: Rows, columns: Mapping[str, str]) -> Scan:
     weighs = unclear = False
     for index, row in enumerate(rows):
         try:
-            task = to_task(row, columns, rows.where(index))
+            task = to_task(row, columns, rows.where(index), folder)
         except NoPreference:
             continue
         kept[index], hashes[index] = True, key_of("heldout", task.key)

@@ -60,14 +60,14 @@ def _source(piece: str, text: str) -> Spec:
     return Spec(weighed[1].strip(), weight)
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> object:
     try:
         return parse_yaml(text)
     except ValueError:
         return text.strip()
 
 
-def spell_task(given: Sequence[Any] | Mapping[str, Any]) -> str:
+def spell_task(given: Sequence[object] | Mapping[str, object]) -> str:
     """A mixture of YAML or Python as the text of --task.
 
     ["a.jsonl*0.7", "b.jsonl*0.3"], {"a.jsonl": 0.7, "b.jsonl": 0.3}, or
@@ -78,7 +78,7 @@ def spell_task(given: Sequence[Any] | Mapping[str, Any]) -> str:
     return ",".join(_spelled(one) for one in given)
 
 
-def _spelled(one: Any) -> str:
+def _spelled(one: object) -> str:
     if isinstance(one, str | Path):
         return str(one)
     if not isinstance(one, Mapping) or not isinstance(one.get("task"), str | Path):

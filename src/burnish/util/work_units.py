@@ -1,0 +1,83 @@
+"""What this process has done and is doing, for those who wait for it: read by another process, while this one hangs.
+
+A rank counts units of work (a decode step, a micro-batch, an exchange with other ranks), says whether it waits for
+others, and for how long what it does now may go without a unit and without computing. All of it is in a small file that
+is mapped into memory: writing it takes no system call, and a process that hangs need not answer. Without a file nothing
+is counted.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+LAYOUT = "<Qd?40s"  # units done, seconds without one that are allowed, waits for others, what is being done
+SAMPLING, LEARNING = "sampling", "learning"
+IN_OWN_CODE = 30.0  # seconds, where only burnish's own code runs, which computes all the time
+ELSEWHERE = 3600.0  # seconds, where a user's code, a download or a disk may take its time
+
+_layout = struct.Struct(LAYOUT)
+
+
+class WorkUnits:
+    """The state of this process."""
+
+    def __init__(self) -> None:
+        self._map: mmap.mmap | None = None
+        self._done, self._waits, self._what = 0, False, ""
+        self._limit = self._elsewhere = ELSEWHERE
+        self._own = IN_OWN_CODE
+
+    def publish(self, file: Path) -> None:
+        """Write the state into this file from now on."""
+        with open(file, "w+b") as made:
+            made.write(bytes(_layout.size))
+            made.flush()
+            self._map = mmap.mmap(made.fileno(), _layout.size)
+        self._write()
+
+    def allow(self, seconds: float | None) -> None:
+        """How long this process may do nothing while others wait for it; None: as long as what it does may take."""
+        self._own, self._elsewhere = (IN_OWN_CODE, ELSEWHERE) if seconds is None else (seconds, seconds)
+        self._limit = self._elsewhere
+        self._write()
+
+    def done(self) -> None:
+        """A unit of work is done."""
+        if self._map is not None:
+            self._done += 1
+            self._write()
+
+    @contextmanager
+    def own_code(self, what: str) -> Iterator[None]:
+        """Inside, only burnish's own code runs."""
+        before = self._limit, self._what
+        self._limit, self._what = self._own, what
+        self.done()
+        try:
+            yield
+        finally:
+            self._limit, self._what = before
+            self.done()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Inside, this process waits for others."""
+        self._waits = True
+        self._write()
+        try:
+            yield
+        finally:
+            self._waits = False
+            self.done()
+
+    def _write(self) -> None:
+        if self._map is not None:
+            what = self._what.encode()
+            _layout.pack_into(self._map, 0, self._done, self._limit, self._waits, what)
+
+
+UNITS = WorkUnits()
