@@ -12,12 +12,14 @@ from typing import Any, Literal
 import pydantic
 import pytest
 import torch
-from conftest import SMALL, build_cast
+from conftest import SMALL
 
 from burnish.core.step import Step
 from burnish.core.types import Clock, Task, Trace
 from burnish.methods.table import find
+from burnish.models.build import build
 from burnish.models.known_models import TINY
+from burnish.models.template import Style, read_template
 from burnish.rollout.asking import Asker, answer, waiting
 from burnish.serve import ChatServer, Session
 from burnish.tasks.table import source
@@ -33,8 +35,9 @@ class Served:
     """A server whose questions the embedded model answers in a thread, as `burnish serve` does."""
 
     def __init__(self) -> None:
-        models = build_cast(find("grpo").build(source("add"), n=2), TINY)
-        self.step = Step(Clock(0, 1), models, replace(SMALL, max_new_tokens=64, turns=1000))
+        roles = find("grpo").build(source("add"), n=2).models
+        models = build(roles, TINY, SMALL, device="cpu", style=Style(read_template("tools")))
+        self.step = Step(Clock(0, 1), models, replace(SMALL, max_new_tokens=96, turns=1000))
         self.server = ChatServer("tiny", strict=True)
         self.over = False
         self.thread = threading.Thread(target=self._answer, daemon=True)
@@ -220,7 +223,7 @@ def test_messages_of_the_anthropic_client(served: Served, session: Session) -> N
     with client.messages.stream(model="tiny", max_tokens=12, messages=ASK, extra_body=GREEDY, system="Add.") as stream:
         assert "".join(stream.text_stream) == found.content[0].text
     tool = {"name": "look", "description": "Look.", "input_schema": TOOL["function"]["parameters"]}  # type: ignore[index]
-    said: dict[str, Any] = {"model": "tiny", "max_tokens": 64, "tools": [tool]}
+    said: dict[str, Any] = {"model": "tiny", "max_tokens": 96, "tools": [tool]}
     called = client.messages.create(**said, messages=ASK, tool_choice={"type": "any"})
     assert called.stop_reason == "tool_use"
     [use] = [block for block in called.content if block.type == "tool_use"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 
 from burnish.envs.folder_tools import folder_tools
 from burnish.envs.of_mcp import mcp_tools
@@ -11,7 +12,7 @@ from burnish.envs.sql_tools import sql_tools
 from burnish.envs.tools import Tool
 from burnish.reward_functions.load import load_function
 
-_KINDS = {"mcp": mcp_tools, "sql": sql_tools, "folder": folder_tools, "python": python_tools}
+_KINDS: dict[str, Callable[[str], list[Tool]]] = {"mcp": mcp_tools, "sql": sql_tools, "folder": folder_tools, "python": python_tools}
 
 
 def read_tools(text: str) -> list[Tool]:
