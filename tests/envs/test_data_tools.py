@@ -107,7 +107,8 @@ def test_a_folder_is_searched_and_read_and_nothing_outside_of_it(tmp_path: Path)
     (tmp_path / "secret.txt").write_text("box 99")
     (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
     env = ToolEnv(read_tools(f"folder:{folder}"))
-    assert said(env, "search", query="which box has the pen") == "[a.md:1] # Pens\nThe red pen is in box 7."
+    found = said(env, "search", query="which box has the red pen")
+    assert found.startswith("[a.md:1] # Pens\nThe red pen is in box 7.")  # others that have "the" come after it
     assert said(env, "search", query="99").startswith("[more/b.txt:") and "99" not in said(env, "search", query="box")
     assert said(env, "read", file="more/b.txt", line="150").startswith("line 150 of the ledger\nline 151")
     for name in ("../secret.txt", "link.txt", "picture.png", "/etc/passwd"):

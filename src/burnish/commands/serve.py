@@ -22,7 +22,8 @@ class ServeOptions:
     port: Annotated[int, Option(at_least=0, at_most=65535)] = 8765
     """The port; 0 takes a free one."""
     host: str = "127.0.0.1"
-    """The address that it listens on: 0.0.0.0 lets containers and other machines in. The API key is always needed."""
+    """The address that it listens on: that of a network card, or all of them, lets containers and other
+    machines in (docs/agents.md). The API key is always needed."""
     max_new_tokens: Annotated[int | None, Option(at_least=1)] = None
     """The longest reply, in tokens, where a request does not say; by default 512, or half of a shorter context."""
     temperature: Annotated[float, Option(at_least=0)] = 1.0

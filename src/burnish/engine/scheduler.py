@@ -284,7 +284,7 @@ class Scheduler:
             self._close_up()
 
     def _tell_tokens(self) -> None:
-        """Requests that are told of their tokens get those so far."""
+        """Requests that follow their tokens get those so far."""
         for row, i in enumerate(self.owner):
             told = self.requests[i].told
             if told is not None and row not in self.gone:

@@ -12,7 +12,12 @@ from burnish.envs.sql_tools import sql_tools
 from burnish.envs.tools import Tool
 from burnish.reward_functions.load import load_function
 
-_KINDS: dict[str, Callable[[str], list[Tool]]] = {"mcp": mcp_tools, "sql": sql_tools, "folder": folder_tools, "python": python_tools}
+_KINDS: dict[str, Callable[[str], list[Tool]]] = {
+    "mcp": mcp_tools,
+    "sql": sql_tools,
+    "folder": folder_tools,
+    "python": python_tools,
+}
 
 
 def read_tools(text: str) -> list[Tool]:

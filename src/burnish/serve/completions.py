@@ -9,12 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from burnish.serve.asked import MOST_TOP, Answered, Asked, BadRequest, Piece
 from burnish.serve.deltas import Deltas
 from burnish.serve.options import read_count, read_format, read_object, read_options
 from burnish.serve.protocol import usage_of
+from burnish.util.json_types import JsonObject
 
 LENGTH = 16  # of a reply where the request does not say, as in the protocol
 
@@ -44,14 +44,14 @@ def read_request(body: bytes) -> Asked:
     )
 
 
-def completion(answers: Sequence[Answered], asked: Asked) -> dict[str, Any]:
+def completion(answers: Sequence[Answered], asked: Asked) -> JsonObject:
     """The JSON of a whole answer."""
     choices = [_choice(i, answered, asked) for i, answered in enumerate(answers)]
     head = _head(asked, answers[0].id)
     return {**head, "choices": choices, "usage": usage_of(answers), "prompt_token_ids": answers[0].prompt}
 
 
-def chunks(items: Iterable[Piece | Answered], asked: Asked) -> Iterator[dict[str, Any]]:
+def chunks(items: Iterable[Piece | Answered], asked: Asked) -> Iterator[JsonObject]:
     """The JSON of the pieces of a streamed answer, as they come."""
     answers: list[Answered] = []
     so_far: dict[int, Deltas] = {}
@@ -65,9 +65,9 @@ def chunks(items: Iterable[Piece | Answered], asked: Asked) -> Iterator[dict[str
             yield {**head, "choices": [last], "usage": usage_of(answers), "token_ids": item.tokens}
 
 
-def _choice(index: int, answered: Answered, asked: Asked) -> dict[str, Any]:
+def _choice(index: int, answered: Answered, asked: Asked) -> JsonObject:
     before = "".join(answered.prompt_pieces or []) if asked.echo else ""
-    choice: dict[str, Any] = {
+    choice: JsonObject = {
         "index": index,
         "text": before + answered.text,
         "finish_reason": _why(answered),
@@ -92,6 +92,6 @@ def _why(answered: Answered) -> str:
     return "length" if answered.stopped == "length" else "stop"
 
 
-def _head(asked: Asked, name: str) -> dict[str, Any]:
+def _head(asked: Asked, name: str) -> JsonObject:
     created = int(time.time())
     return {"id": name, "object": "text_completion", "created": created, "model": asked.model or "burnish"}

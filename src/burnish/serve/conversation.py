@@ -99,13 +99,13 @@ class Conversations:
                 conversation.unanswered = 1
                 return conversation
         self.restarts += bool(self.all)
-        found = Conversation([Turn(words, "task")], [], 1)
-        self.all.append(found)
-        return found
+        conversation = Conversation([Turn(words, "task")], [], 1)
+        self.all.append(conversation)
+        return conversation
 
     def another(self, conversation: Conversation) -> Conversation:
         """A copy of a conversation that waits for its reply: for another reply to the same request."""
-        found = replace(
+        conversation = replace(
             conversation,
             turns=list(conversation.turns),
             messages=list(conversation.messages),
@@ -113,8 +113,8 @@ class Conversations:
             ids=list(conversation.ids),
             copied=True,
         )
-        self.all.append(found)
-        return found
+        self.all.append(conversation)
+        return conversation
 
     def take_back(self, conversation: Conversation) -> None:
         """The present request of a conversation gets no reply: as if it had not been made."""

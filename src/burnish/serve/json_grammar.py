@@ -30,16 +30,22 @@ class Chars:
 
 @dataclass(frozen=True, eq=False)
 class Sequence:
+    """Its parts, one after the other."""
+
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
+    """One of its options."""
+
     options: tuple[Node, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Repeat:
+    """Its part, any number of times."""
+
     part: Node
 
 
@@ -65,27 +71,32 @@ def maybe(part: Node) -> Node:
 
 def up_to(part: Node, most: int) -> Node:
     """The part, at most so many times."""
-    found: Node = Sequence(())
+    node: Node = Sequence(())
     for _ in range(most):
-        found = maybe(Sequence((part, found)))
-    return found
+        node = maybe(Sequence((part, node)))
+    return node
 
 
 _DIGIT = Chars(lambda letter: letter in "0123456789")
 _HEX = Chars(lambda letter: letter in "0123456789abcdefABCDEF")
 _ESCAPE = Choice(
-    (Chars(lambda letter: letter in '"\\/bfnrt'),
-     Sequence((Chars("u".__eq__), Chars(lambda letter: letter in "0123456789abcefABCEF"), _HEX, _HEX, _HEX)))
-)  # fmt: skip  # no surrogates
+    (
+        Chars(lambda letter: letter in '"\\/bfnrt'),
+        Sequence((Chars("u".__eq__), Chars(lambda letter: letter in "0123456789abcefABCEF"), _HEX, _HEX, _HEX)),
+    )
+)  # no surrogates
 _LETTER = Chars(lambda letter: letter >= " " and letter not in '"\\\x7f' and not "\ud800" <= letter <= "\udfff", True)
 _LETTERS = Repeat(Choice((_LETTER, Sequence((Chars("\\".__eq__), _ESCAPE)))))
 STRING = Sequence((Chars('"'.__eq__), _LETTERS, Chars('"'.__eq__)))
 INTEGER = Sequence(
-    (maybe(Chars("-".__eq__)),
-     Choice((Chars("0".__eq__), Sequence((Chars(lambda letter: letter in "123456789"), up_to(_DIGIT, 14))))))
-)  # fmt: skip
-_EXPONENT = Sequence((Chars(lambda letter: letter in "eE"), maybe(Chars(lambda letter: letter in "+-")), _DIGIT,
-                      maybe(_DIGIT)))  # fmt: skip
+    (
+        maybe(Chars("-".__eq__)),
+        Choice((Chars("0".__eq__), Sequence((Chars(lambda letter: letter in "123456789"), up_to(_DIGIT, 14))))),
+    )
+)
+_EXPONENT = Sequence(
+    (Chars(lambda letter: letter in "eE"), maybe(Chars(lambda letter: letter in "+-")), _DIGIT, maybe(_DIGIT))
+)
 NUMBER = Sequence((INTEGER, maybe(Sequence((Chars(".".__eq__), _DIGIT, up_to(_DIGIT, 14)))), maybe(_EXPONENT)))
 _SPACE = maybe(Chars(" ".__eq__))
 _COMMA, _COLON = Sequence((Chars(",".__eq__), _SPACE)), Sequence((Chars(":".__eq__), _SPACE))
@@ -106,9 +117,16 @@ def listed(item: Node, start: str, end: str, least: int = 0, most: int | None = 
 def _any() -> Node:
     member = Sequence((STRING, _COLON, Later(_any)))
     return Choice(
-        (STRING, NUMBER, literal("true"), literal("false"), literal("null"), listed(Later(_any), "[", "]"),
-         listed(member, "{", "}"))
-    )  # fmt: skip
+        (
+            STRING,
+            NUMBER,
+            literal("true"),
+            literal("false"),
+            literal("null"),
+            listed(Later(_any), "[", "]"),
+            listed(member, "{", "}"),
+        )
+    )
 
 
 OBJECT = listed(Sequence((STRING, _COLON, Later(_any))), "{", "}")
@@ -199,7 +217,7 @@ class Grammar:
 
 def closure(stack: Stack) -> State:
     """The stacks, each with a class of characters on top, that a stack stands for; None among them: it may end."""
-    found: set[Stack] = set()
+    stacks: set[Stack] = set()
     seen: set[Stack] = set()
     open_ = [stack]
     while open_:
@@ -208,7 +226,7 @@ def closure(stack: Stack) -> State:
             continue
         seen.add(one)
         if one is None or isinstance(one[0], Chars):
-            found.add(one)
+            stacks.add(one)
             continue
         node, rest = one
         if isinstance(node, Sequence):
@@ -222,17 +240,17 @@ def closure(stack: Stack) -> State:
         else:
             assert isinstance(node, Later)
             open_.append((node.make(), rest))
-    return frozenset(found)
+    return frozenset(stacks)
 
 
 @lru_cache(maxsize=1 << 16)
 def after(state: State, letter: str) -> State:
     """The state after one more character; empty where it cannot come."""
-    found: frozenset[Stack] = frozenset()
+    stacks: frozenset[Stack] = frozenset()
     for stack in state:
         if stack is not None and isinstance(stack[0], Chars) and stack[0].takes(letter):
-            found |= closure(stack[1])
-    return found
+            stacks |= closure(stack[1])
+    return stacks
 
 
 def after_text(state: State, text: str) -> State:

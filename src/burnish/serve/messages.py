@@ -24,6 +24,7 @@ from burnish.serve.options import (
     tool_choice,
 )
 from burnish.serve.protocol import MOST_MESSAGES, assistant_message, read_message, usage_of
+from burnish.util.json_types import JsonObject
 
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
@@ -56,7 +57,7 @@ def read_request(body: bytes) -> Asked:
     )
 
 
-def message(answers: Sequence[Answered], asked: Asked) -> dict[str, Any]:
+def message(answers: Sequence[Answered], asked: Asked) -> JsonObject:
     """The JSON of a whole answer."""
     answered = answers[0]
     blocks, why = _blocks(answered, asked)
@@ -70,7 +71,7 @@ def message(answers: Sequence[Answered], asked: Asked) -> dict[str, Any]:
     }
 
 
-def events(items: Iterable[Piece | Answered], asked: Asked) -> Iterator[dict[str, Any]]:
+def events(items: Iterable[Piece | Answered], asked: Asked) -> Iterator[JsonObject]:
     """The events of a streamed answer, as its pieces come."""
     begun = _message(asked, f"msg_{uuid.uuid4().hex}")
     usage = {"input_tokens": 0, "output_tokens": 0}
@@ -101,11 +102,11 @@ def events(items: Iterable[Piece | Answered], asked: Asked) -> Iterator[dict[str
             yield {"type": "message_stop"}
 
 
-def _delta(index: int, delta: dict[str, Any]) -> dict[str, Any]:
+def _delta(index: int, delta: JsonObject) -> JsonObject:
     return {"type": "content_block_delta", "index": index, "delta": delta}
 
 
-def _messages(given: object) -> list[dict[str, Any]]:
+def _messages(given: object) -> list[JsonObject]:
     """The messages of a chat that one message of blocks is: results of tools stand before what a user says."""
     if not isinstance(given, Mapping) or given.get("role") not in ("user", "assistant", "system"):
         raise BadRequest('a message must have the role user or assistant, and "content"')
@@ -114,8 +115,8 @@ def _messages(given: object) -> list[dict[str, Any]]:
         return [{"role": given["role"], "content": content}]
     if not isinstance(content, list) or not all(isinstance(block, Mapping) for block in content):
         raise BadRequest("the content of a message must be a text or a list of blocks")
-    calls: list[dict[str, Any]] = []
-    results: list[dict[str, Any]] = []
+    calls: list[JsonObject] = []
+    results: list[JsonObject] = []
     texts: list[str] = []
     for block in content:
         kind = block.get("type")
@@ -144,7 +145,7 @@ def _text(given: object) -> str:
     return "".join(map(str, texts))
 
 
-def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+def _tool(tool: Mapping[str, Any]) -> JsonObject:
     """A tool as chat templates take it."""
     if not isinstance(tool.get("name"), str) or not isinstance(tool.get("input_schema"), Mapping):
         raise BadRequest(
@@ -154,10 +155,10 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": about}
 
 
-def _blocks(answered: Answered, asked: Asked) -> tuple[list[dict[str, Any]], str]:
+def _blocks(answered: Answered, asked: Asked) -> tuple[list[JsonObject], str]:
     """The blocks of an answer, and why it stopped."""
     said, _ = assistant_message(answered, asked)
-    blocks: list[dict[str, Any]] = []
+    blocks: list[JsonObject] = []
     if thoughts := said.get("reasoning_content"):
         blocks.append({"type": "thinking", "thinking": thoughts, "signature": ""})
     if said["content"]:
@@ -173,7 +174,7 @@ def _blocks(answered: Answered, asked: Asked) -> tuple[list[dict[str, Any]], str
     return blocks, "end_turn" if answered.stopped_by is None else "stop_sequence"
 
 
-def _message(asked: Asked, name: str) -> dict[str, Any]:
+def _message(asked: Asked, name: str) -> JsonObject:
     head = {"id": name, "type": "message", "role": "assistant", "model": asked.model or "burnish"}
     return {**head, "stop_sequence": None}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from burnish.core.messages import well_formed
 from burnish.serve.asked import Asked, BadRequest, Json
+from burnish.util.json_types import JsonObject
 from burnish.util.untrusted import parse_json
 
 MODEL_CHARACTERS = 200  # of the model's name, which answers repeat
@@ -16,7 +17,7 @@ UNSUPPORTED = ("logit_bias", "audio", "modalities", "functions", "function_call"
 NEUTRAL: dict[str, object] = {"modalities": ["text"], "function_call": "auto", "functions": []}
 
 
-def read_object(body: bytes) -> dict[str, Any]:
+def read_object(body: bytes) -> JsonObject:
     """The JSON object in a body; raises BadRequest."""
     try:
         given = well_formed(parse_json(body))

@@ -21,6 +21,7 @@ from burnish.serve.deltas import Deltas, parts_of
 from burnish.serve.options import read_count, read_format, read_object, read_options, read_tools, tool_choice
 from burnish.serve.pictures import with_references
 from burnish.tool_calls import ToolCall, call_id
+from burnish.util.json_types import JsonObject
 from burnish.util.untrusted import parse_json
 
 MOST_MESSAGES = 10_000
@@ -50,12 +51,12 @@ def read_request(body: bytes) -> Asked:
     )
 
 
-def completion(answers: Sequence[Answered], asked: Asked) -> dict[str, Any]:
+def completion(answers: Sequence[Answered], asked: Asked) -> JsonObject:
     """The JSON of a whole answer."""
     choices = []
     for i, answered in enumerate(answers):
         message, reason = assistant_message(answered, asked)
-        choice: dict[str, Any] = {"index": i, "message": message, "finish_reason": reason, "token_ids": answered.tokens}
+        choice: JsonObject = {"index": i, "message": message, "finish_reason": reason, "token_ids": answered.tokens}
         if asked.logprobs:
             choice["logprobs"] = {"content": token_logprobs(answered)}
         choices.append(choice)
@@ -63,13 +64,13 @@ def completion(answers: Sequence[Answered], asked: Asked) -> dict[str, Any]:
     return head | {"prompt_token_ids": answers[0].prompt}
 
 
-def chunks(items: Iterable[Piece | Answered], asked: Asked) -> Iterator[dict[str, Any]]:
+def chunks(items: Iterable[Piece | Answered], asked: Asked) -> Iterator[JsonObject]:
     """The JSON of the pieces of a streamed answer, as they come."""
     head = _head(asked, "chat.completion.chunk", f"chatcmpl-{uuid.uuid4().hex}")
     answers: list[Answered] = []
     so_far: dict[int, Deltas] = {}
 
-    def piece(index: int, delta: dict[str, Any], end: str | None = None) -> dict[str, Any]:
+    def piece(index: int, delta: JsonObject, end: str | None = None) -> JsonObject:
         return {**head, "choices": [{"index": index, "delta": delta, "finish_reason": end}]}
 
     for item in items:
@@ -89,17 +90,21 @@ def chunks(items: Iterable[Piece | Answered], asked: Asked) -> Iterator[dict[str
         yield {**head, "choices": [], "usage": usage_of(answers)}
 
 
-def token_logprobs(answered: Answered) -> list[dict[str, Any]]:
+def token_logprobs(answered: Answered) -> list[JsonObject]:
     """The log-prob of each token, and the likeliest ones in its place where they were asked for."""
     tops = answered.tops or [[]] * len(answered.tokens)
     return [
-        {"token": p, "logprob": x, "bytes": list(p.encode("utf-8", "replace")),
-         "top_logprobs": [{"token": q, "logprob": y, "bytes": list(q.encode("utf-8", "replace"))} for q, y in top]}
+        {
+            "token": p,
+            "logprob": x,
+            "bytes": list(p.encode("utf-8", "replace")),
+            "top_logprobs": [{"token": q, "logprob": y, "bytes": list(q.encode("utf-8", "replace"))} for q, y in top],
+        }
         for p, x, top in zip(answered.pieces, answered.logps, tops, strict=True)
-    ]  # fmt: skip
+    ]
 
 
-def assistant_message(answered: Answered, asked: Asked) -> tuple[dict[str, Any], str]:
+def assistant_message(answered: Answered, asked: Asked) -> tuple[JsonObject, str]:
     """The message of a reply, with the tool calls that it makes where tools were offered, and why it stopped."""
     reason = "length" if answered.stopped == "length" else "stop"
     parts = parts_of(answered, asked)
@@ -132,7 +137,7 @@ def _typed(call: ToolCall, asked: Asked) -> dict[str, object]:
     return given
 
 
-def _head(asked: Asked, kind: str, name: str) -> dict[str, Any]:
+def _head(asked: Asked, kind: str, name: str) -> JsonObject:
     created = int(time.time())
     return {"id": name, "object": kind, "created": created, "model": asked.model or "burnish"}
 

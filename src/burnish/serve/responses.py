@@ -18,6 +18,7 @@ from burnish.serve.asked import MOST_TOP, Answered, Asked, BadRequest, Piece
 from burnish.serve.deltas import Deltas
 from burnish.serve.options import read_count, read_format, read_object, read_options, read_tools, tool_choice
 from burnish.serve.protocol import MOST_MESSAGES, assistant_message, read_message, token_logprobs, usage_of
+from burnish.util.json_types import JsonObject
 
 KEPT = 4096  # answers of a session that a request can go on from
 Kept = dict[str, list[Any]]  # the messages up to an answer and with it, by its id
@@ -50,7 +51,7 @@ def read_request(body: bytes, kept: Kept) -> Asked:
     )
 
 
-def response(answers: Sequence[Answered], asked: Asked, kept: Kept) -> dict[str, Any]:
+def response(answers: Sequence[Answered], asked: Asked, kept: Kept) -> JsonObject:
     """The JSON of a whole answer, which a later request may go on from."""
     answered = answers[0]
     message, _ = assistant_message(answered, asked)
@@ -69,11 +70,11 @@ def response(answers: Sequence[Answered], asked: Asked, kept: Kept) -> dict[str,
     }
 
 
-def events(items: Iterable[Piece | Answered], asked: Asked, kept: Kept) -> Iterator[dict[str, Any]]:
+def events(items: Iterable[Piece | Answered], asked: Asked, kept: Kept) -> Iterator[JsonObject]:
     """The events of a streamed answer, as its pieces come."""
     number = -1
 
-    def event(kind: str, **more: Any) -> dict[str, Any]:
+    def event(kind: str, **more: Any) -> JsonObject:
         nonlocal number
         number += 1
         return {"type": f"response.{kind}", "sequence_number": number, **more}
@@ -99,7 +100,7 @@ class _Text:
         self._deltas, self.name, self.open = Deltas(asked), f"msg_{uuid.uuid4().hex}", False
         self._place = {"item_id": self.name, "output_index": 0, "content_index": 0}
 
-    def of(self, item: Piece | Answered) -> Iterator[tuple[str, dict[str, Any]]]:
+    def of(self, item: Piece | Answered) -> Iterator[tuple[str, JsonObject]]:
         for key, text in self._deltas.of(item):
             if key != "content":
                 continue
@@ -109,7 +110,7 @@ class _Text:
                 yield "content_part.added", {**self._place, "part": _part("", [])}
             yield "output_text.delta", {**self._place, "delta": text, "logprobs": []}
 
-    def ended(self, output: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    def ended(self, output: list[JsonObject]) -> Iterator[tuple[str, JsonObject]]:
         for item in output:
             if item["type"] == "message" and self.open:
                 item["id"] = self.name
@@ -137,7 +138,7 @@ def _earlier(name: object, kept: Kept) -> list[Any]:
     return list(kept[name])
 
 
-def _messages(given: object) -> list[dict[str, Any]]:
+def _messages(given: object) -> list[JsonObject]:
     """The messages that items are."""
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
@@ -145,7 +146,7 @@ def _messages(given: object) -> list[dict[str, Any]]:
         return []
     if not isinstance(given, list) or not all(isinstance(item, Mapping) for item in given):
         raise BadRequest("input must be a text or a list of items")
-    messages: list[dict[str, Any]] = []
+    messages: list[JsonObject] = []
     for item in given:
         kind = item.get("type", "message")
         if kind == "message":
@@ -160,7 +161,7 @@ def _messages(given: object) -> list[dict[str, Any]]:
     return messages
 
 
-def _add_call(messages: list[dict[str, Any]], item: Mapping[str, Any]) -> None:
+def _add_call(messages: list[JsonObject], item: Mapping[str, Any]) -> None:
     """A call belongs to the assistant's message before it."""
     function = {"name": item.get("name"), "arguments": item.get("arguments")}
     call = {"id": item.get("call_id"), "type": "function", "function": function}
@@ -179,7 +180,7 @@ def _content(given: object) -> object:
     return "".join(map(str, texts))
 
 
-def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+def _tool(tool: Mapping[str, Any]) -> JsonObject:
     """A tool as chat templates take it."""
     if tool.get("type") != "function" or not isinstance(tool.get("name"), str):
         raise BadRequest(f"a tool has the type {str(tool.get('type'))[:40]!r}; only functions are supported")
@@ -187,10 +188,10 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": {key: value for key, value in about.items() if value is not None}}
 
 
-def _items(answered: Answered, asked: Asked) -> list[dict[str, Any]]:
+def _items(answered: Answered, asked: Asked) -> list[JsonObject]:
     """The items of an answer."""
     message, _ = assistant_message(answered, asked)
-    output: list[dict[str, Any]] = []
+    output: list[JsonObject] = []
     if thoughts := message.get("reasoning_content"):
         content = [{"type": "reasoning_text", "text": thoughts}]
         output.append({"id": f"rs_{uuid.uuid4().hex}", "type": "reasoning", "summary": [], "content": content})
@@ -204,16 +205,16 @@ def _items(answered: Answered, asked: Asked) -> list[dict[str, Any]]:
     return output
 
 
-def _message(name: str, text: str, logs: list[dict[str, Any]], status: str) -> dict[str, Any]:
+def _message(name: str, text: str, logs: list[JsonObject], status: str) -> JsonObject:
     content = [_part(text, logs)] if status != "in_progress" else []
     return {"id": name, "type": "message", "role": "assistant", "status": status, "content": content}
 
 
-def _part(text: str, logs: list[dict[str, Any]]) -> dict[str, Any]:
+def _part(text: str, logs: list[JsonObject]) -> JsonObject:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": logs}
 
 
-def _response(asked: Asked, name: str, status: str) -> dict[str, Any]:
+def _response(asked: Asked, name: str, status: str) -> JsonObject:
     tools = [{"type": "function", "strict": False, "parameters": {}, **tool["function"]} for tool in asked.tools]
     choice: object = asked.tool_choice
     if asked.tool_choice not in ("auto", "none", "required"):
@@ -236,7 +237,7 @@ def _response(asked: Asked, name: str, status: str) -> dict[str, Any]:
     }
 
 
-def _usage(answers: Sequence[Answered]) -> dict[str, Any]:
+def _usage(answers: Sequence[Answered]) -> JsonObject:
     used = usage_of(answers)
     return {
         "input_tokens": used["prompt_tokens"],

@@ -25,6 +25,7 @@ import threading
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from ipaddress import IPv4Address
 from itertools import chain
 from typing import Any
 
@@ -37,7 +38,7 @@ from burnish.util.http_server import HttpServer, bound
 from burnish.util.untrusted import parse_json
 
 HOST = "127.0.0.1"
-EVERYWHERE = ("0.0.0.0", "")
+EVERYWHERE = (str(IPv4Address(0)), "")  # all addresses of this machine
 LARGEST, BODY_SECONDS = 4 << 20, 60.0  # bytes of a request's body, and seconds until all of it is there
 CONNECTIONS = 4096  # open ones, at most: an agent of many episodes keeps one for each of its calls
 DEFAULT = "default"  # the session of requests that name none
