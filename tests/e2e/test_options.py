@@ -242,6 +242,9 @@ ELSEWHERE = {  # options whose proof stands in another file, because it needs wh
     "e2e/test_vllm.py": {"vllm_python"},
     "e2e/test_watching.py": {"log"},
     "rollout/test_run_sampling.py": {"temperature", "top_p", "top_k", "min_p", "repetition_penalty"},
+    "rewards/test_oracles.py": {"preference"},
+    "e2e/test_picture_runs.py": {"only"},
+    "distributed/test_lost_ranks.py": {"rank_timeout"},
     "models/test_chat_template.py": {"chat_template", "system_prompt", "template_option"},
 }
 WITHOUT_A_TEST = {
