@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 
+from burnish.envs.folder_tools import folder_tools
 from burnish.envs.of_mcp import mcp_tools
+from burnish.envs.python_tools import python_tools
+from burnish.envs.sql_tools import sql_tools
 from burnish.envs.tools import Tool
 from burnish.reward_functions.load import load_function
+
+_KINDS: dict[str, Callable[[str], list[Tool]]] = {
+    "mcp": mcp_tools,
+    "sql": sql_tools,
+    "folder": folder_tools,
+    "python": python_tools,
+}
 
 
 def read_tools(text: str) -> list[Tool]:
     """The tools that a text names: my_tools.py:search,my_tools.py:Notebook (a class, whose methods are
-    tools with a state), or mcp:COMMAND for those of a server."""
+    tools with a state), mcp:COMMAND for those of a server, sql:FILE for a
+    database, folder:DIR for documents, or python for an interpreter."""
     found: list[Tool] = []
     makers: dict[str, str] = {}  # by the name in small letters: search beside Search is a mistake, or a trap
     for piece in (piece.strip() for piece in text.split(",") if piece.strip()):
-        if piece.startswith("mcp:"):
-            added = mcp_tools(piece.removeprefix("mcp:"))
+        kind, colon, place = piece.partition(":")
+        if kind in _KINDS and (colon or kind == "python"):
+            added = _KINDS[kind](place)
         else:
             named = load_function(piece, "tool")
             added = Tool.all_of(named) if inspect.isclass(named) else [Tool.of(named)]
