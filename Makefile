@@ -10,7 +10,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 demo: $(VENV)/.ready  ## GRPO on the embedded model: watch it learn to add (about a quarter of a minute)
 	$(BIN)/burnish train
 
-test: $(VENV)/.ready  ## linters, type checker and the fast tests (five minutes); what fails is run once more, alone
+test: $(VENV)/.ready  ## linters, type checker and the fast tests (ten minutes); what fails is run once more, alone
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	@$(BIN)/mypy & mypy=$$!; \
@@ -53,6 +53,7 @@ $(VENV)/.ready: pyproject.toml constraints-cpu.txt
 	$(PYTHON) -m venv .venv-extras
 	.venv-extras/bin/python $(PIP) -c constraints-cpu.txt torch
 	.venv-extras/bin/python $(PIP) -c constraints-cpu.txt -e '.[all,test,integrations]' 'verifiers<0.2'
+	.venv-extras/bin/python $(PIP) -c constraints-cpu.txt -e '.[llama-cpp,lm-eval,docs]'  # apart: pip resolves it sooner
 	touch $@
 
 # The wheel of vLLM for CPUs needs neither of the packages that it pulls in for pictures and sounds.

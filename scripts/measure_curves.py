@@ -36,7 +36,7 @@ LONGER = {"archer": {"task": "guess:1", "steps": 60, "critic_warmup": 10}}  # wh
 HELPERS = {"teacher": "sft", "dpo_policy": "dpo", "reward": "reward_model"}
 
 
-SAMPLED = "heldout/sampled"  # accuracy at temperature 1: what methods that sample raise; the greedy one of tiny is high
+SAMPLED = "heldout/sampled_accuracy"  # the greedy accuracy of tiny is high from the start
 
 
 def _measured(outcome: dict[str, Any]) -> float:

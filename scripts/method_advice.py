@@ -7,6 +7,7 @@ import re
 
 from burnish.core.method import Method
 from burnish.methods.table import Entry
+from burnish.run.lengths import Needs
 
 ROWS = (  # what a composition reads of a task -> a row of the data
     ({"given:chosen", "given:rejected"}, '{"prompt": "...", "chosen": "the better", "rejected": "the worse"}'),
@@ -46,8 +47,8 @@ def reads_of(example: Method) -> set[str]:
 
 
 def samples(example: Method) -> bool:
-    """Whether a method learns from replies that the policy samples: their log-probs are recorded."""
-    return any(name.startswith("mu:") for phase in example.phases for name in phase.rollout.writes)
+    """Whether a method learns from replies that are sampled in the run."""
+    return Needs.of(example).samples
 
 
 def row_of(entry: Entry, example: Method) -> str:

@@ -187,7 +187,7 @@ def page(found: list[Found]) -> str:
         "[the general paths](models.md#which-decoders-run-on-which-path).",
         "",
         f"{count['fast']} are exact and fast, {count['slow']} exact and slow, {count['wrong']} differ, "
-        f"{count['refused']} are refused, and {count['untried']} were not tried.",
+        f"{count['refused']} failed at the shape that the script made up, and\n{count['untried']} were not tried.",
         "",
         "| type | exact | speed | training | sampling | largest difference |",
         "|---|---|---|---|---|--:|",
@@ -197,7 +197,8 @@ def page(found: list[Found]) -> str:
             apart = max(one.logp or 0.0, one.gradient or 0.0, one.sampler or 0.0)
             exact, speed = ("no" if one.status == "wrong" else "yes"), ("fast" if one.status == "fast" else "slow")
             lines.append(f"| `{one.type}` | {exact} | {speed} | {one.training} | {one.sampling} | {apart:.1e} |")
-    for status, title in (("refused", "Refused:"), ("untried", "Not tried, because no small model was made of them:")):
+    failed = "Failed at the small shape that the script made up, which says nothing about real ones:"
+    for status, title in (("refused", failed), ("untried", "Not tried, because no small model was made of them:")):
         chosen = [one for one in found if one.status == status]
         lines += ["", title, "", "| type | why |", "|---|---|"] if chosen else []
         lines += [f"| `{one.type}` | {one.why.replace('|', '/')[:96]} |" for one in chosen]

@@ -76,12 +76,12 @@ def same_run(one: Path, other: Path) -> None:
 
 
 @contextmanager
-def refused(match: str, out: Path, error: type[Exception] = ValueError) -> Iterator[None]:
-    """What is inside fails with one sentence, and leaves no run folder."""
+def refused(match: str, out: Path, error: type[Exception] = ValueError, leaves: bool = False) -> Iterator[None]:
+    """What is inside fails with one sentence. leaves: whether it leaves the folder of a run, which had begun."""
     with pytest.raises(error, match=match) as caught:
         yield
     assert "\n" not in str(caught.value)
-    assert not out.exists()
+    assert out.exists() == leaves
 
 
 def halted_after(step: int, straight: Path, out: Path) -> Path:

@@ -158,7 +158,7 @@ def test_a_reward_function_that_is_wrong(
 ) -> None:
     """Whether it is met in the evaluation before the run or in the first step."""
     reward = function(tmp_path / "r.py", f"def f(completions):\n    {body}\n", "f")
-    with refused(match, tmp_path / "run"):
+    with refused(match, tmp_path / "run", leaves=not eval_tasks):
         go("grpo", small_model, tmp_path / "run", reward=reward, eval_tasks=eval_tasks)
 
 

@@ -231,7 +231,7 @@ ELSEWHERE = {  # options whose proof stands in another file, because it needs wh
     "e2e/test_environment_processes.py": {"env_process"},
     "rollout/test_cut_turns.py": {"cut_turn"},
     "e2e/test_dtype.py": {"dtype"},
-    "e2e/test_rank_runs.py": {"ranks", "shard"},
+    "e2e/test_rank_runs.py": {"ranks", "shard", "rank_timeout"},
     "laws/test_context_laws.py": {"context_ranks"},
     "e2e/test_early_stopping.py": {"eval_measure"},
     "models/test_compact_adamw.py": {"optimiser", "master_weights"},
@@ -242,6 +242,8 @@ ELSEWHERE = {  # options whose proof stands in another file, because it needs wh
     "e2e/test_vllm.py": {"vllm_python"},
     "e2e/test_watching.py": {"log"},
     "rollout/test_run_sampling.py": {"temperature", "top_p", "top_k", "min_p", "repetition_penalty"},
+    "rewards/test_oracles.py": {"preference"},
+    "e2e/test_picture_runs.py": {"only"},
     "models/test_chat_template.py": {"chat_template", "system_prompt", "template_option"},
 }
 WITHOUT_A_TEST = {

@@ -151,7 +151,7 @@ def test_failures_are_counted_and_all_of_them_end_the_run(small_model: Path) -> 
     [group] = play(4).call(tasks, step)
     failed = [trace for trace in group.traces if "failed" in trace.note]
     assert len(failed) == 2 and step.notes.values()["env_failures"] == 2
-    assert failed[0].note["why"].endswith("RuntimeError: broken")
+    assert failed[0].note["why"].endswith("RuntimeError: broken at test_environments.py, line 145")
 
     class Never(Count):
         def step(self, action: str) -> Any:

@@ -267,7 +267,7 @@ def test_adamw_is_that_of_torch() -> None:
         assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
         state = {name: value.clone() for name, value in ours.state_dict().items()}
         ours = Optimiser(one, ours.settings)
-        ours.load_state_dict(state)
+        ours.load_state_dict(state.items())
 
 
 # --------------------------------------------------------------------------------------------------------- tokenizer

@@ -20,7 +20,7 @@ from test_docs import _INLINE, PAGES, ROOT, lines_of
 
 import burnish
 from burnish.cli import COMMANDS, main
-from burnish.commands import train
+from burnish.commands import launch, plan, train
 from burnish.compare.plan import candidate
 from burnish.config import flags
 from burnish.config.options import Config, configure
@@ -95,8 +95,11 @@ def _read(words: list[str]) -> None:
     if name == "serve" and "--train" in rest:  # burnish serve MODEL --train METHOD ...
         rest = [word for i, word in enumerate(rest) if "--port" not in rest[max(0, i - 1) : i + 1]]
         name, rest = "train", [rest[2], "--model", rest[0], *rest[3:]]
+    if name == "launch":
+        launch._split(rest)
+        raise _Read
     if name in ("train", "plan"):
-        _read_run(rest)
+        _read_run(plan._cluster(rest)[0] if name == "plan" else rest)
     module = importlib.import_module(f"burnish.commands.{COMMANDS[name][0]}")
 
     def read(kind: type, command: str, given: list[str], *, plain: int = 0) -> None:

@@ -43,7 +43,7 @@ def run(model: Path, workers: int, name: str = "grpo", **settings: Any) -> tuple
     generate, begin = models["policy"].engine.generate, paid.scoring.begin
 
     def watched(*asked: Any) -> Any:
-        requests, others, mix, rule, heard, *feed = asked
+        requests, others, mix, rule, heard, *feed = (*asked, None, None)[: max(5, len(asked))]
         told_ = heard and (lambda *sample: (events.append("reply"), heard(*sample)))
         return generate(requests, others, mix, rule, told_, *feed)
 

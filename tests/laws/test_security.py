@@ -25,6 +25,7 @@ FETCHES = {
     "sandbox/code/zygote.py",  # the other end of it
     "distributed/heartbeat.py",  # ranks of a run tell each other that they live, with a token
     "distributed/peers.py",  # the addresses for it
+    "distributed/meeting.py",  # where ranks of several machines meet, with a token
     "envs/channel.py",  # socket pairs between a run and the processes of its environments
 }
 RUNS_CODE = {  # the only files that run text as code: in a process that has confined itself

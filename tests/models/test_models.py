@@ -64,7 +64,7 @@ def test_names_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(ValueError, match="no model 'qqqq': .*; the known names are tiny, smollm2"):
         known_models.resolve("qqqq")
     (tmp_path / "model.gguf").touch()
-    with pytest.raises(ValueError, match="model '.*model.gguf' is a file; pass the directory that holds config.json"):
+    with pytest.raises(ValueError, match="the GGUF file .*model.gguf cannot be read .*; convert it"):
         known_models.resolve(str(tmp_path / "model.gguf"))
     monkeypatch.setattr(known_models, "TINY", tmp_path / "none")
     with pytest.raises(

@@ -53,7 +53,7 @@ class Choice:
 
 
 def choose(asked: Asked) -> Choice:
-    """The method for these answers. Methods are those that people use most and that win in docs/results.md."""
+    """The method for these answers. Methods are those that people use most."""
     method, why, extra, others = _method(asked)
     task = asked.task or _task(asked.data)
     train = f"burnish train {method} --model {asked.model} --task {task}{extra}{_memory(asked)}"

@@ -15,7 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 from burnish.core.method import Method, Phase
-from burnish.core.parts import Asks, Rollout, State
+from burnish.core.parts import Asks, Rollout
+from burnish.core.state import State
 from burnish.core.step import UNFINISHED, Step
 from burnish.core.types import Group, Sampling, Task
 from burnish.core.types_json import group_from_record, group_to_record

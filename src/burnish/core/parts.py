@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from burnish.core.state import State
 from burnish.core.types import Group, Task, Trace
 from burnish.util.lazy import load_lazy_packages
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from burnish.rollout.starts import Start
     from burnish.tasks.source import Source
 
-State = dict[str, Any]  # JSON-able values and tensors, as checkpoints hold them
 Asks = Callable[[list[Task], "Step"], "list[list[Start]]"]
 
 

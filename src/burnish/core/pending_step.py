@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from burnish.core.parts import State
 from burnish.core.rejected import RejectedUpdate
 from burnish.core.sample_ledger import SampleBirth, SampleFate, UnitRow
+from burnish.core.state import State
 from burnish.core.step import Dropped, Notes
 from burnish.core.types import Clock, Group
 from burnish.core.types_json import group_from_record, group_to_record

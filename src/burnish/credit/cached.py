@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from burnish.core.parts import Part, State
+from burnish.core.parts import Part
+from burnish.core.state import State
 from burnish.core.step import Step
 from burnish.core.types import Group, Trace
 from burnish.credit.streams import ref

@@ -14,7 +14,8 @@ from typing import Protocol
 import torch
 
 from burnish.core import randomness
-from burnish.core.parts import Draw, State, Stateful, names
+from burnish.core.parts import Draw, Stateful, names
+from burnish.core.state import State
 from burnish.core.step import Step
 from burnish.core.types import Group, Task
 from burnish.draw.tasks import tasks_of

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from burnish.core import randomness
-from burnish.core.parts import Draw, Part, State, supplies
+from burnish.core.parts import Draw, Part, supplies
+from burnish.core.state import State
 from burnish.core.step import Step
 from burnish.core.types import Group, Task
 from burnish.core.types_json import task_from_record, task_to_record

@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from burnish.core import randomness
-from burnish.core.parts import Draw, State, names
+from burnish.core.parts import Draw, names
+from burnish.core.state import State
 from burnish.core.step import Step
 from burnish.core.types import Group, Task
 from burnish.draw.failed import PLACE

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from burnish.core import randomness
-from burnish.core.parts import Draw, State
+from burnish.core.parts import Draw
+from burnish.core.state import State
 from burnish.core.step import Step
 from burnish.core.types import Group, Task
 from burnish.core.types_json import task_from_record, task_to_record

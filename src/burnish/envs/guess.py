@@ -8,9 +8,9 @@ from dataclasses import astuple, dataclass
 from functools import partial
 from typing import ClassVar
 
-from burnish.core.parts import State
 from burnish.core.seeds import rng
 from burnish.core.splits import ByLevel
+from burnish.core.state import State
 from burnish.core.task import Message, Task, Verdict
 from burnish.verifiers.answer_line import LONGEST_REPLY
 

@@ -6,9 +6,9 @@ import re
 from functools import partial
 from typing import ClassVar
 
-from burnish.core.parts import State
 from burnish.core.seeds import rng
 from burnish.core.splits import ByLevel
+from burnish.core.state import State
 from burnish.core.task import Message, Task, Verdict
 from burnish.envs.hops import Question, draw_question, retrieve
 from burnish.envs.protocol import Outcome

@@ -19,7 +19,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from burnish.util.failures import said
 from burnish.util.untrusted import parse_json
@@ -116,6 +116,8 @@ def reader_of_values(annotation: object) -> Callable[[object], object] | None:
         return (lambda value: None if value is None and others else made[0](value)) if made else None
     if kind in (tuple, set, frozenset) and isinstance(kind, type):
         return lambda value: kind(value) if isinstance(value, list) else value
+    if not isinstance(kind, Hashable):
+        return None
     if kind in _PLAIN or kind in _LISTS or kind in (dict, Mapping, typing.Literal, typing.Any, object):
         inner = [one for one in inside if _by_pydantic(one)] if kind in (*_LISTS, dict, Mapping) else []
         return _validator(annotation) if inner else None

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from burnish.config.options import Options
-from burnish.core.parts import State
+from burnish.core.state import State
 from burnish.evals.better import better_is_lower, label, written
 
 LINK = "best"  # in the run folder: a link to the best checkpoint's model

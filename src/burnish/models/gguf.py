@@ -51,11 +51,12 @@ def dequantised(file: Path, folder: Path) -> Path:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    where: dict[str, Any] = {"gguf_file": file.name, "local_files_only": True, "trust_remote_code": False}
+    where: dict[str, Any] = {"gguf_file": file.name, "local_files_only": True}
     try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(file.parent, **where)
+        tokenizer: Any = AutoTokenizer.from_pretrained(file.parent, trust_remote_code=False, **where)
         model: Any = AutoModelForCausalLM.from_pretrained(
             file.parent,
+            trust_remote_code=False,
             dtype="bfloat16" if file.stat().st_size > LARGE else "float32",
             quantization_config=GgufConfig(gguf_file=file.name, dequantize=True),
             **where,

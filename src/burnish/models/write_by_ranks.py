@@ -23,6 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from burnish.models.build import Models
+from burnish.models.compact_adamw import CompactAdamW
 from burnish.models.layer_shards import whole_of
 from burnish.models.lora import is_adapter_weight, is_lora
 from burnish.models.model import Model
@@ -175,6 +176,7 @@ def _moments(model: Model, place: Path) -> str:
     told = [
         (key, t.ndim, str(t.dtype).removeprefix("torch."), float(t) if not t.ndim else 0.0) for key, t in state.items()
     ]
+    flat = isinstance(optimiser.adamw, CompactAdamW)  # AdamW in few bits keeps its moments flat
     owner_of = dict(zip(optimiser.named, ranks.owners([p.numel() for p in optimiser.named.values()]), strict=True))
     for key, ndim, dtype, value in ranks.from_first(told):  # rank 0 has rows of every parameter
         name = key.split("/", 1)[1]
@@ -184,7 +186,7 @@ def _moments(model: Model, place: Path) -> str:
             part = state[key] if key in state else optimiser.moved[name].detach().to(getattr(torch, dtype))
             whole = states.whole_on(owner_of[name], name, part)
             if whole is not None:
-                own[key] = whole.view(-1) if ndim == 1 else whole  # AdamW in few bits keeps its moments flat
+                own[key] = whole.view(-1) if flat else whole
     place.mkdir(parents=True, exist_ok=True)
     return _attempt(lambda: save_file(own, place / _numbered(OPTIMISER, ranks.rank + 1, ranks.world)))
 

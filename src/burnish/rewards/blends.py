@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from burnish import papers
 from burnish.core.method import Option, Step
-from burnish.core.parts import State
+from burnish.core.state import State
 from burnish.credit.components import normalised
 from burnish.rewards import Scorer, register_shape
 from burnish.rewards.lengths import Coef

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from burnish import papers
 from burnish.core.method import Group, Option, Part, Step
-from burnish.core.parts import State
 from burnish.core.scorer import RATINGS, SPAN
+from burnish.core.state import State
 from burnish.judges import read, vote
 from burnish.judges.checklist import HIGHEST, UNIVERSAL, Requirement, passes, read_checklist
 from burnish.judges.question import question

@@ -10,8 +10,8 @@ import torch
 
 from burnish import papers
 from burnish.core.method import Option, Step, Trace
-from burnish.core.parts import State
 from burnish.core.randomness import rng
+from burnish.core.state import State
 from burnish.rewards import Scorer, register_shape
 from burnish.rewards.embedding import NEEDS, Embedding, replies
 from burnish.rewards.lengths import Coef, Weight

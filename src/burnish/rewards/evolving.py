@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from burnish import papers
 from burnish.core import randomness
 from burnish.core.method import Group, Option, Part, Step
-from burnish.core.parts import State
+from burnish.core.state import State
 from burnish.judges import read, vote
 from burnish.judges.question import Question, question
 from burnish.judges.templates import BY_ITEMS, REFINE_RUBRIC

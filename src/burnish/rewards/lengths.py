@@ -6,7 +6,7 @@ from typing import Annotated
 
 from burnish import papers
 from burnish.core.method import Option, Step, Trace
-from burnish.core.parts import State
+from burnish.core.state import State
 from burnish.core.types import Group
 from burnish.rewards import Scorer, register_shape
 from burnish.rewards.shaped import Scored, mixed, of_batch, of_group

@@ -9,7 +9,7 @@ import numpy as np
 
 from burnish import papers
 from burnish.core.method import Option, Step
-from burnish.core.parts import State
+from burnish.core.state import State
 from burnish.rewards import Scorer, register_shape
 from burnish.rewards.embedding import NEEDS, Embedding, prompts, replies
 from burnish.rewards.packed import packed, unpacked

@@ -6,8 +6,8 @@ import math
 from typing import Annotated
 
 from burnish.core.method import Option, Step
-from burnish.core.parts import State
 from burnish.core.schedules import cosine, linear
+from burnish.core.state import State
 from burnish.credit.components import normalised
 from burnish.rewards import Scorer, register_shape
 from burnish.rewards.lengths import Coef

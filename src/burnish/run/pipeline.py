@@ -25,9 +25,10 @@ from typing import Any
 from burnish.compose.chunked import chunked
 from burnish.core.loop import Report, draw_tasks, loop, sample_and_score
 from burnish.core.method import Method, Phase
-from burnish.core.parts import State, Stateful, Wired
+from burnish.core.parts import Stateful, Wired
 from burnish.core.pending_step import PartialStep, Sampled, SampleSource
 from burnish.core.schedules import at
+from burnish.core.state import State
 from burnish.core.step import Settings, Step
 from burnish.core.types import Clock, Task
 from burnish.models.build import Models

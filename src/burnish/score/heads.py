@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from burnish.core.parts import Part, State, Stateful, names, supplies
+from burnish.core.parts import Part, Stateful, names, supplies
+from burnish.core.state import State
 from burnish.core.step import Step
 from burnish.core.types import Group, Task, Trace, Turn
 from burnish.models.chat import Chat

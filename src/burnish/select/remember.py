@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from burnish.core.parts import Part, State, supplies
+from burnish.core.parts import Part, supplies
+from burnish.core.state import State
 from burnish.core.step import Step
 from burnish.core.types import Group
 from burnish.core.types_json import group_from_record, group_to_record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from burnish.core.parts import State
+from burnish.core.state import State
 from burnish.core.types import Group, Trace, TraceId
 from burnish.core.types_json import group_from_record, group_to_record
 

@@ -1,1 +1,1 @@
-"""What a run would take on a cluster that is not at hand: costs of its phases, a simulator, and a planner."""
+"""What a run would take on a cluster that is not at hand: costs of its phases, and a simulator."""

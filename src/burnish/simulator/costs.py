@@ -12,7 +12,7 @@ FORWARD, TRAIN = 2.0, 6.0  # floating-point operations per token and weight: for
 
 @dataclass(frozen=True)
 class Rates:
-    """What a system reaches of its hardware; all are fitted (calibrate.py) or measured (probe.py).
+    """What a system reaches of its hardware; all are fitted (calibrate.py) or given.
 
     training    share of the peak in training (MFU), of dense models;  expert_training: of mixtures of experts
     decoding    share of the memory bandwidth in a decode step

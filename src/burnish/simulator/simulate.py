@@ -42,7 +42,6 @@ class Placement:
     trainers   GPUs that learn;  samplers: GPUs that sample: 0 means that the trainers do both in turns
     tensor     GPUs of one sampling engine;  parallel: degrees of the trainer
     lag        weight versions that a reply may be behind
-    held       bytes that the trainer keeps on each GPU while these sample
     """
 
     trainers: int
@@ -50,7 +49,6 @@ class Placement:
     tensor: int = 1
     parallel: Parallel = Parallel()
     lag: int = 0
-    held: float = 0.0
 
     def __post_init__(self) -> None:
         if self.lag and not self.samplers:
@@ -116,7 +114,7 @@ def simulate(
     job: Job, placement: Placement, rates: Rates, *, steps: int = 6, seed: int = 0, trouble: Trouble = CALM
 ) -> Outcome:
     """The outcome of so many steps after the pipeline has filled."""
-    slots = decode_slots(job.model, job.gpu, placement.tensor, job.lengths.mean + job.prompt, placement.held)
+    slots = decode_slots(job.model, job.gpu, placement.tensor, job.lengths.mean + job.prompt)
     if slots < 1:
         raise ValueError(
             f"{placement.tensor} x GPUs cannot hold {job.model.name} and one reply; give an engine more GPUs"

@@ -14,7 +14,8 @@ import math
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score
-from burnish.core.parts import Part, Rollout, State, names, supplies
+from burnish.core.parts import Part, Rollout, names, supplies
+from burnish.core.state import State
 from burnish.core.step import Step
 from burnish.core.types import Group, Task, Trace, Turn
 from burnish.credit.baselines import spread

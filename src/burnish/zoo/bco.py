@@ -13,8 +13,9 @@ from torch import Tensor
 
 from burnish import credit, draw, learn
 from burnish.core import randomness
-from burnish.core.parts import Part, State, chain, supplies
+from burnish.core.parts import Part, chain, supplies
 from burnish.core.schedules import Schedule
+from burnish.core.state import State
 from burnish.core.step import Step
 from burnish.core.types import Group
 from burnish.credit.preference import fill, reply_sum

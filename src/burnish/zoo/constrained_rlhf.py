@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from burnish import draw, learn, rollout, score
-from burnish.core.parts import Part, State, supplies
+from burnish.core.parts import Part, supplies
 from burnish.core.roles import trained
 from burnish.core.schedules import Schedule
 from burnish.core.scorer import named_reward
+from burnish.core.state import State
 from burnish.core.step import Step
 from burnish.core.types import Group, Trace
 from burnish.credit.gae import advantages_and_returns

@@ -9,7 +9,8 @@ import math
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score
-from burnish.core.parts import Part, State
+from burnish.core.parts import Part
+from burnish.core.state import State
 from burnish.core.step import Step
 from burnish.core.types import Group
 from burnish.method import Method, Option, chain, method, roles

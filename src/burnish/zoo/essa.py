@@ -45,7 +45,8 @@ from torch import Tensor, nn
 
 from burnish import draw, learn, score
 from burnish.core import randomness
-from burnish.core.parts import Part, Rollout, State, supplies
+from burnish.core.parts import Part, Rollout, supplies
+from burnish.core.state import State
 from burnish.core.step import Step
 from burnish.core.types import Group, Task, Trace
 from burnish.learn.search import Search

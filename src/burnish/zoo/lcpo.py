@@ -11,8 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from burnish import credit, draw
-from burnish.core.parts import Part, State, chain, supplies
+from burnish.core.parts import Part, chain, supplies
 from burnish.core.schedules import Schedule
+from burnish.core.state import State
 from burnish.core.step import Step
 from burnish.core.types import Group, Trace
 from burnish.credit.preference import fill, reply_sum

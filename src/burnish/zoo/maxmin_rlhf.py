@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from burnish import draw, learn, rollout, select
-from burnish.core.parts import Part, State, supplies
+from burnish.core.parts import Part, supplies
+from burnish.core.state import State
 from burnish.core.step import Step
 from burnish.core.types import Group
 from burnish.credit.preference import fill

@@ -10,7 +10,8 @@ from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.core import randomness
-from burnish.core.parts import Draw, Part, State, names, supplies
+from burnish.core.parts import Draw, Part, names, supplies
+from burnish.core.state import State
 from burnish.core.step import Step
 from burnish.core.types import Group, Task
 from burnish.draw.failed import PLACE

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.core.parts import Draw, Part, State, chain, per_trace, supplies
+from burnish.core.parts import Draw, Part, chain, per_trace, supplies
 from burnish.core.roles import snapshot, trained
 from burnish.core.schedules import after, before
+from burnish.core.state import State
 from burnish.core.step import Step
 from burnish.core.types import Group, Task, Trace
 from burnish.draw.stored import draw_from, sampled_groups

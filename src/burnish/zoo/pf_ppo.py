@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 from burnish import credit, draw, learn, rollout, score
 from burnish.core import randomness
-from burnish.core.parts import Part, State, Stateful, supplies
+from burnish.core.parts import Part, Stateful, supplies
+from burnish.core.state import State
 from burnish.core.step import Step
 from burnish.core.types import Group
 from burnish.method import Method, Option, chain, method

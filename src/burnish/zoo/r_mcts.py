@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 from burnish import draw, learn, select
 from burnish.core.messages import text_of
-from burnish.core.parts import Part, State
+from burnish.core.parts import Part
+from burnish.core.state import State
 from burnish.core.step import Step
 from burnish.core.types import Group, Task
 from burnish.method import Method, Option, Role, Rollout, frozen, method, roles

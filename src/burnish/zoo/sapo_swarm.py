@@ -27,8 +27,9 @@ from typing import Annotated, Any
 from burnish import credit, draw, learn, rollout, score
 from burnish.core import randomness
 from burnish.core.messages import Message
-from burnish.core.parts import Part, State, names, supplies
+from burnish.core.parts import Part, names, supplies
 from burnish.core.scorer import is_failed
+from burnish.core.state import State
 from burnish.core.step import Notes, Step
 from burnish.core.task import Task
 from burnish.core.types import Clock, Group, Trace, Turn

@@ -19,9 +19,10 @@ import numpy as np
 import torch
 
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.core.parts import Part, State, per_trace, supplies
+from burnish.core.parts import Part, per_trace, supplies
 from burnish.core.schedules import after, before, is_zero
 from burnish.core.scorer import mark_failed
+from burnish.core.state import State
 from burnish.core.step import Step
 from burnish.core.types import Group, Task, Trace
 from burnish.credit.gae import advantages_and_returns

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from burnish import draw, learn
 from burnish.core import randomness
-from burnish.core.parts import Draw, Part, Rollout, State, names, supplies
+from burnish.core.parts import Draw, Part, Rollout, names, supplies
 from burnish.core.schedules import after, before
+from burnish.core.state import State
 from burnish.core.step import Step
 from burnish.core.types import Group, Task, Trace, Turn
 from burnish.draw.made import made_task, request_of

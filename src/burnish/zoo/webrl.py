@@ -12,7 +12,8 @@ import torch
 
 from burnish import credit, draw, learn, rollout, select
 from burnish.core import randomness
-from burnish.core.parts import Draw, Part, State, names, supplies
+from burnish.core.parts import Draw, Part, names, supplies
+from burnish.core.state import State
 from burnish.core.step import Step
 from burnish.core.types import Group, Task, Trace, Turn
 from burnish.credit.turn_gae import fill_own

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from burnish.core.parts import State
+from burnish.core.state import State
 
 
 def sigmoid(x: float) -> float:
