@@ -118,7 +118,12 @@ class Enough(Arriving):
         return self.wanted < len(self.groups) and sum(group.over for group in self.groups) >= self.wanted
 
     def waits(self, episode: Episode) -> bool:
-        return self.spent.get(episode, 0) >= self.most
+        """One that has sampled its tokens hears whether it is over, and says nothing more in this step."""
+        if self.spent.get(episode, 0) < self.most:
+            return False
+        episode.hear()
+        episode.goes_on()
+        return True
 
     def wrote(self, reply: Reply) -> None:
         assert reply.said is not None

@@ -18,7 +18,7 @@ from burnish.envs.protocol import Observed, Outcome
 from burnish.rollout.episode import Episode, Player
 
 _OF_PLAYER = ("keys", "valid", "cut", "replies", "before")
-_OF_EPISODE = ("begun", "over", "why", "failure", "outcome", "answered", "metrics")
+_OF_EPISODE = ("begun", "heard", "over", "why", "failure", "outcome", "answered", "metrics")
 
 
 def record_of(episode: Episode) -> dict[str, Any]:
