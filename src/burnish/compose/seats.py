@@ -29,8 +29,8 @@ class Opponent:
 
     def models(self) -> list[str]:
         """The names of the models that play in training."""
-        found = (one.values() if isinstance(one, Mapping) else (one,) for one in self.train)
-        return list(dict.fromkeys(name for names in found for name in names))
+        named = (one.values() if isinstance(one, Mapping) else (one,) for one in self.train)
+        return list(dict.fromkeys(name for names in named for name in names))
 
 
 def read_opponent(text: str) -> Opponent:
@@ -52,14 +52,14 @@ def read_opponent(text: str) -> Opponent:
     train: dict[str, str] = {}
     heldout: dict[str, str] = {}
     roles: dict[str, Role] = {}
-    for piece, found in zip(pieces, named, strict=True):
-        if found is None or found[1] in train:
+    for piece, match in zip(pieces, named, strict=True):
+        if match is None or match[1] in train:
             raise ValueError(f"--opponent {text}: {piece!r} is no SEAT=MODEL, or names a seat again; write user=start")
-        one = _everywhere(found[2].strip(), f"opponent_{found[1]}")
+        one = _everywhere(match[2].strip(), f"opponent_{match[1]}")
         if len(one.train) > 1:
             raise ValueError(f"--opponent {text}: a league has all seats besides the policy's; name another for a seat")
         assert isinstance(one.train[0], str) and isinstance(one.heldout, str)
-        train[found[1]], heldout[found[1]] = one.train[0], one.heldout
+        train[match[1]], heldout[match[1]] = one.train[0], one.heldout
         roles |= one.roles
     return Opponent((train,), heldout, roles)
 

@@ -390,19 +390,6 @@ class RayOptions:
 
 
 GROUPS = (
-    Common,
-    SamplingReplies,
-    Data,
-    Optimisation,
-    Evaluation,
-    Saving,
-    LoraOptions,
-    Template,
-    Rewards,
-    Agents,
-    Records,
-    Memory,
-    SamplingAhead,
-    Engines,
-    RayOptions,
+    *(Common, SamplingReplies, Data, Optimisation, Evaluation, Saving, LoraOptions, Template, Rewards),
+    *(Agents, Records, Memory, SamplingAhead, Engines, RayOptions),
 )

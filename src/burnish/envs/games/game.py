@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from burnish.core.messages import Message
 from burnish.core.seeds import rng
 from burnish.core.splits import check_level, in_split
-from burnish.core.task import Task
+from burnish.core.task import NoVerifier, Task
 from burnish.envs.expert import expert_episode
 from burnish.envs.guarded import GuardedEnv
 from burnish.envs.played import Played, demonstration_of
@@ -126,6 +126,10 @@ class GameFamily(Played, ABC):
         messages = expert_episode(GuardedEnv(make), None, 0)
         prompt = tuple(message for message in messages[: _first_reply(messages)])
         return Task("game", prompt, {"env": make, **demonstration_of(messages)}, self.key(position))
+
+    def require_verifier(self, split: str) -> None:
+        if self.seat:
+            raise NoVerifier(f"task {self.name!r} with seat={self.seat} has demonstrations, and no judge of replies")
 
     def _of_seat(self, split: str, index: int) -> Task:
         """What another seat sees and says, in the first game from this index on in which it has a turn."""

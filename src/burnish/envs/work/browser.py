@@ -65,9 +65,11 @@ class Shop:
         return _page("Shop", self._form(""))
 
     def _form(self, name: str) -> str:
-        what = f'<input type="hidden" name="item" value="{html.escape(name)}">' if name else (
-            f'<select name="item">{"".join(f"<option>{one}</option>" for one, _ in self.items)}</select>'
-        )  # fmt: skip
+        what = (
+            f'<input type="hidden" name="item" value="{html.escape(name)}">'
+            if name
+            else (f'<select name="item">{"".join(f"<option>{one}</option>" for one, _ in self.items)}</select>')
+        )
         ways = "".join(f"<option>{way}</option>" for way in _SENT)
         way = f'<select name="by">{ways}</select>' if self.wanted[2] else ""
         count = '<input name="count" value="1">'
