@@ -38,8 +38,9 @@ def last_words(text: str) -> str:
 
 
 class Words:
-    """The standard error of a process whose output is not shown, while it starts: a file without a name, so that a killed
-    run leaves none. The process lets go of it when it has started (`hush`).
+    """The standard error of a process whose output is not shown, while it starts.
+
+    It is a file without a name, so that a killed run leaves none. The process lets go of it when it has started.
     """
 
     def __init__(self) -> None:
