@@ -84,8 +84,9 @@ for kind, targets in (("Llama", "all-linear"), *some):
         same(learn(model, True), theirs)
         assert torch.allclose(decode(model, True), decode(model, False), atol=2e-5), kind
     same(learn(model, True, recomputes=True), theirs)
-    same(learn(model, True, exact=True), theirs)
-    assert torch.allclose(decode(model, True, exact=True), decode(model, False), atol=2e-5), kind
+    if kind == "Llama":
+        same(learn(model, True, exact=True), theirs)
+        assert torch.allclose(decode(model, True, exact=True), decode(model, False), atol=2e-5)
     packing.on_gpu = lambda device: True
     runner = TritonRunner(model)
     with torch.no_grad():
