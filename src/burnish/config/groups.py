@@ -303,6 +303,9 @@ class Memory:
     context_ranks: Count = may_change(1)
     """How many of the --ranks divide the tokens of each training pass (Ulysses attention), for rows that are too long
     for one GPU. It cannot change the gradient."""
+    elastic: bool = may_change(False)
+    """When one of the --ranks of a machine is lost (killed, stopped, hanging), resume from the last checkpoint with
+    those that are left; --save-every 1 then loses no more than the step at hand."""
     rank_timeout: Annotated[float | None, Option(above=0)] = may_change(None)
     """Seconds after which a rank ends the run that does nothing while others wait for it: it finishes no unit of work
     and does not compute. By default 30 while it samples, and an hour where a user's code or a download may wait."""
