@@ -61,7 +61,7 @@ def verdict(result: Result, tasks: int, longest: int = 0) -> list[str]:
         return [*lines, *_ending(result)]
     gain = after.value.mean - before.value.mean
     worse = gain > 0 if better_is_lower(after.name) else gain < 0
-    if after.value.low < after.value.high and _overlap(before.value, after.value):
+    if after.value.low < after.value.high and not better_is_lower(after.name) and _overlap(before.value, after.value):
         lines.append(
             f"The 95% intervals overlap: on {tasks} tasks this may be chance. More --steps or held-out tasks "
             "(--eval-tasks) will tell."
@@ -87,7 +87,7 @@ def _overlap(one: Interval, other: Interval) -> bool:
 
 def _ending(result: Result) -> list[str]:
     """Why the run ended early, and which checkpoint is the best."""
-    done, best = result.metrics[-1]["step"] + 1 if result.metrics else 0, result.best
+    done, best = result.metrics[-1]["step"] if result.metrics else 0, result.best
     lines = [f"Stopped early after step {done}: {result.ended}."] if result.ended else []
     after = Score(best.name, done, result.after.value.mean) if best and result.after else None
     if best is not None and best.step != done and best.better(after):
