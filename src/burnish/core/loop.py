@@ -115,7 +115,7 @@ def _run_step(
             dropped[phase.name], looks[phase.name] = step.dropped, step.looks
             if sampled is not None:
                 now.ledger += settle(sampled.born, clock.step, groups[phase.name], step)
-    metrics = {"step": clock.step, **now.notes.values()}
+    metrics = {"step": clock.step + 1, **now.notes.values()}
     return Report(clock, metrics, now.seconds, groups, dropped, now.refusals, looks, ledger=now.ledger, units=now.units)
 
 

@@ -89,8 +89,12 @@ class Notes:
         self._totals[name] += total
 
     def means(self) -> dict[str, float]:
+        return {name: total / weight for name, (total, weight) in self.sums().items()}
+
+    def sums(self) -> dict[str, tuple[float, float]]:
+        """The sum and the weight of each mean."""
         weights = {name: float(weight) for name, weight in self._weights.items()}
-        return {name: float(self._sums[name]) / weights[name] for name in self._sums if weights[name]}
+        return {name: (float(self._sums[name]), weights[name]) for name in self._sums if weights[name]}
 
     def values(self) -> dict[str, float]:
         """Totals and means together."""
