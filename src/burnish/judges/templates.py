@@ -117,6 +117,14 @@ OPINION = Template(
     + _DATA
     + "Write the feedback. End with one line: Score: N, with an integer from 1 (bad) to 10 (could not be better).",
 )
+FIRST_ERROR = Template(
+    "first_error",
+    1,
+    "A problem and a solution in $count numbered steps follow. Check the steps one after the other.\n\n"
+    + _DATA
+    + "End with one line: First error: N, where N is the number of the first step with an error, and -1 if all steps "
+    "are right. Steps are numbered from 0.",
+)
 META_CRITIQUE = Template(
     "meta_critique",
     1,
@@ -164,6 +172,7 @@ TEMPLATES = {
         GRADED_PAIR_BRIEF,
         CRITIQUE,
         OPINION,
+        FIRST_ERROR,
         META_CRITIQUE,
         REFINE_RUBRIC,
         BY_ITEMS,
