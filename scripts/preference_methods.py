@@ -50,6 +50,7 @@ OTHERWISE: dict[str, dict[str, Any]] = {
     "lcpo": {"beta": 0.1},  # its default is that of the wrapped loss
     "rso": {"n": 16},  # 64 replies to a prompt take as long as all other methods together
 }
+OWN_FACTORS = {"direct_preference_ppo": (0.2, 1.0)}  # its strength is a share
 TUNED, SEEDED = "tuned", "seeded"
 
 
@@ -184,7 +185,7 @@ def planned(name: str, rows: list[dict[str, Any]], seeds: int, grid: Grid) -> li
     tuned = [row for row in mine if row["stage"] == TUNED]
     best = chosen(tuned, factor=1.0)
     assert best is not None
-    factors = grid.factors if strength(name) else (1.0,)
+    factors = OWN_FACTORS.get(name, grid.factors) if strength(name) else (1.0,)
     tuning = [Job(name, TUNED, best["rate"], factor, seed) for seed in grid.development for factor in factors]
     if missing := [job for job in tuning if job not in done]:
         return missing
