@@ -44,6 +44,8 @@ class Settings:
     on_long: str = "drop"  # what happens to longer rows: drop, truncate or stop
     train_on: str = "all"  # what is trained on in a conversation: all replies, the last, or everything
     chunk: int | None = None  # tokens of a reply sampled in one step; None: all of them
+    train_when: float | None = None  # share of the groups of episodes that must be done for a step to end; None: all
+    step_deadline: float | None = None  # seconds that a step waits for environments; None: as long as they may take
     token_budget: int = 8192  # tokens in one micro-batch
     packed: bool = True  # rows packed end to end, shared prefixes once; off: padded
     kv_gib: float | None = None  # size of the KV cache while sampling
