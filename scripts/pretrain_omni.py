@@ -279,8 +279,10 @@ def train(
     ]
     device = parts[0].ids.device
     optimiser = torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.98), weight_decay=0.01, fused=device.type == "cuda")
-    counts = [max(1, int(len(part.ids) * args.epochs / args.rows)) for part in parts]
+    most = max(2, int(sum(len(part.ids) for part in parts) * args.epochs / args.rows))
+    counts = [max(1, int(most * share)) for share in (args.careful, 1 - args.careful)]
     generator, start, done, loss = torch.Generator().manual_seed(args.seed), time.time(), 0, torch.zeros(())
+    warm = start
     for number, part in enumerate(parts):
         began = done
         for rows in orders(len(part.ids), args.rows, 1 << 40, generator):
@@ -300,8 +302,10 @@ def train(
             if done % 100 == 0 or done == total:
                 spent = time.time() - start
                 print(f"step {done}/{total} loss {loss.item():.4f} {spent:.0f}s", flush=True)
-                if number == 0 and done <= 200:  # where the machine is slower than thought, there are fewer steps
-                    fits = seconds / (spent / done) / total
+                if done == 100:
+                    warm = time.time()
+                elif done == 200:  # where the machine is slower than thought, there are fewer steps
+                    fits = (seconds - spent) / ((time.time() - warm) / 100) / total
                     counts = [max(1, int(count * min(1.0, fits))) for count in counts]
     return {"steps": done, "seconds": round(time.time() - start, 1), "loss": round(loss.item(), 4)}
 
@@ -353,6 +357,7 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--corpus", type=Path, help="folder of the corpus, if not OUT/corpus")
     flags.add_argument("--documents", type=int, default=350_000, help="of careful writers, and as many of erring ones")
     flags.add_argument("--epochs", type=float, default=4.0, help="over each part of the corpus")
+    flags.add_argument("--careful", type=float, default=0.65, help="share of the steps on careful writers")
     flags.add_argument("--rows", type=int, default=96, help="rows of 512 tokens in a step")
     flags.add_argument("--lr", type=float, default=1e-3, help="peak learning rate; the tower's is half as much again")
     flags.add_argument("--seconds", type=float, default=240.0, help="the longest that training takes")

@@ -20,7 +20,7 @@ from burnish.tasks.table import CODED, SEEN
 
 WALKS = {name: GAMES[name] for name in ("reach", "zoom")}
 SHARE = {"text": 3.0, **dict.fromkeys(SEEN, 1.0), **dict.fromkeys(CODED, 0.5), "reach": 1.0, "zoom": 0.7}
-SHARE |= {"glyphs": 1.6, "boxes": 1.4, "detect": 1.4, "page": 1.3, "sprites": 0.8, "tones": 0.8}
+SHARE |= {"glyphs": 2.2, "boxes": 1.4, "detect": 1.4, "page": 1.4}
 LEVEL_SHARE = {1: 0.3, 2: 0.4, 3: 0.2, 4: 0.1}
 SKILL = {1: 0.6, 2: 0.42, 3: 0.3, 4: 0.2}
 CARE_IN_GAMES = {1: 0.75, 2: 0.65, 3: 0.6}  # probability that an action of an episode is the expert's
