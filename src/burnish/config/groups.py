@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+from burnish.config.filling import Filling
 from burnish.core.option import Option
 from burnish.core.step import ACTIVATIONS
 from burnish.models.conversation import TRAIN_ON
@@ -367,8 +368,7 @@ class RayOptions:
     """Where the run executes: here, in this process; or ray: samplers, graders and the trainer are Ray actors
     (docs/async.md)."""
     ray_address: str | None = may_change(None)
-    """On Ray: the cluster to join (host:port, or auto); by default one is started on this machine and stopped with the
-    run."""
+    """On Ray: the cluster to join (host:port, or auto); by default one is started here and stopped with the run."""
     samplers: Count = may_change(1)
     """On Ray: actors that sample."""
     graders: Count = may_change(1)
@@ -405,6 +405,7 @@ GROUPS = (
     Records,
     Memory,
     SamplingAhead,
+    Filling,
     Engines,
     RayOptions,
 )
