@@ -106,6 +106,7 @@ class Plan:
         return [name for name in references(arm) if name in self.study.arms]
 
     def _job(self, arm: Arm, task: str, seed: int, rate: float | None) -> Job:
+        """One run. With a reward of its own it `learns` the task with that reward, and the plain task judges it."""
         label = tuning_label(arm, rate) if seed >= DEV and rate is not None else arm.name
         flags: dict[str, object] = {"model": self.study.model, "device": self.device, **self.study.options, **arm.flags}
         if rate is not None:
@@ -122,7 +123,7 @@ class Plan:
             replies=self.design.replies if seed < DEV else 1,
             points=self.design.points if seed < DEV else 1,
             keep_model=self._kept(arm) and seed < DEV,
-            learns=str(self._filled(arm.learns, task, seed)),
+            learns=str(self._filled(arm.learns or (task if "reward" in flags else ""), task, seed)),
             record=self.study.record if seed < DEV else (),
             probes=self.study.probes if seed < DEV else (),
         )
