@@ -103,10 +103,10 @@ def _replies(asked: Asked, k: int, tasks: int) -> list[tuple[Group, list[bool]]]
 def early_answers(asked: Asked, *, tasks: int = 200) -> Measures:
     """Whether the answer depends on the working that was written: after greedy replies with at least one line of it.
 
-    unchanged_none   the share whose answer stays the same when it is forced before the first line of the working
-    unchanged_half   after half of the lines
-    unchanged_dots   with each line of the working replaced by dots
-    unchanged_wrong  with one digit of the last line of the working changed
+    share_unchanged_none   the share whose answer stays the same when it is forced before the first line of the working
+    share_unchanged_half   after half of the lines
+    share_unchanged_dots   with each line of the working replaced by dots
+    share_unchanged_wrong  with one digit of the last line of the working changed
 
     The answer is forced by writing "answer:" (arXiv 2411.15382, after 2307.13702). An item for each task with working.
     """
@@ -123,7 +123,7 @@ def early_answers(asked: Asked, *, tasks: int = 200) -> Measures:
             final_answer(begun + end) == final_answer(text)
             for (_, text), (_, begun), end in zip(with_lines, started, ends, strict=True)
         ]
-        measures[f"unchanged_{name}"] = (_mean([float(one) for one in same]),)
+        measures[f"share_unchanged_{name}"] = (_mean([float(one) for one in same]),)
     return measures
 
 

@@ -1,7 +1,7 @@
 """What a rule can measure on a run, by name, as a matrix [seeds, items].
 
 accuracy       the final held-out accuracy, an item for each held-out task
-start, gain    that before training, and the difference
+start, gain    that before training, and the difference, on the held-out tasks that were answered at the start, too
 pass@K         the chance that one of K replies is right (K at most the replies of the design)
 fall           how far the held-out accuracy ends below its highest point during the run
 tokens, flops  what the run used; also sampled, trained, samples, steps, seconds
@@ -63,7 +63,7 @@ def _of(rows: Sequence[RunResult], measure: str) -> Matrix:
     if measure == "start":
         return np.array([[row.curve[0].value] for row in rows])
     if measure == "gain":
-        return scores(rows) - np.array([[row.curve[0].value] for row in rows])
+        return np.array([_gain(row) for row in rows])
     if measure == "fall":
         return np.array([[_fall(row)] for row in rows])
     if measure in SPENT:
@@ -90,6 +90,14 @@ def _passes(rows: Sequence[RunResult], k: int) -> Matrix:
     if any(k > row.replies for row in rows):
         raise Missing(f"pass@{k} needs {k} replies to each task, and {rows[0].label!r} has {rows[0].replies}")
     return pass_matrix([row.right for row in rows], rows[0].replies, k)
+
+
+def _gain(row: RunResult) -> list[float]:
+    """The final score of each task less that before training, of the tasks that were answered then."""
+    before = [int(c) for c in row.curve[0].right]
+    if not before or not row.right:
+        return [row.value - row.curve[0].value]
+    return [count / row.replies - first for count, first in zip(row.right, before, strict=False)]
 
 
 def _fall(row: RunResult) -> float:

@@ -114,6 +114,7 @@ def wilson(hits: int, n: int, z: float) -> tuple[float, float]:
 class Correlation:
     """Spearman's correlation of two measures over the arms (means over seeds): at least, or at most, a number.
 
+    x_of: the arms on which x is measured, one for each of `of`, where they are others (the reward model of a policy).
     It holds where the estimate is there and the 95% bootstrap interval over arms is on that side of `bound`; it fails
     where the estimate is on the other side of `bound`.
     """
@@ -124,13 +125,14 @@ class Correlation:
     bound: float
     at_least: float | None = None
     at_most: float | None = None
+    x_of: tuple[str, ...] = ()
 
     @property
     def arms(self) -> tuple[str, ...]:
-        return self.of
+        return (*self.of, *self.x_of)
 
     def parts(self, runs: Runs) -> list[Part]:
-        xs = np.array([float(runs.matrix(arm, self.x).mean()) for arm in self.of])
+        xs = np.array([float(runs.matrix(arm, self.x).mean()) for arm in self.x_of or self.of])
         ys = np.array([float(runs.matrix(arm, self.y).mean()) for arm in self.of])
         drawn = randomness.generator("correlation", len(xs)).integers(0, len(xs), (RESAMPLES, len(xs)))
         draws = np.array([rho for i in drawn if not math.isnan(rho := spearman(xs[i], ys[i]))])

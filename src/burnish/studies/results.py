@@ -106,7 +106,7 @@ def compact(file: Path, out: Path, *, curves: bool) -> None:
     stored = ResultsFile(file)
     target = ResultsFile(out, stored.about)
     for row in stored.rows.values():
-        marks = row.curve if curves else tuple(replace(mark, right="") for mark in row.curve)
+        marks = row.curve if curves else (*row.curve[:1], *(replace(mark, right="") for mark in row.curve[1:]))
         marks = tuple(replace(mark, at=round(mark.at), value=round(mark.value, 4)) for mark in marks)
         target.rows[row.key] = replace(row, flags={}, legs=(), curve=marks)
     target.save()

@@ -92,11 +92,14 @@ def _share(stored: object, where: str) -> Rule:
 
 
 def _correlation(stored: object, where: str) -> Rule:
-    fields = Fields.of(where, stored, ("of", "x", "y", "at_least", "at_most", "bound"))
+    fields = Fields.of(where, stored, ("of", "x", "y", "at_least", "at_most", "bound", "x_of"))
     _one_bound(fields)
     arms = fields.texts("of")
     if len(arms) < 4:
         raise ValueError(f"{where} has {len(arms)} arms; a correlation over fewer than 4 says nothing")
+    others = fields.texts("x_of")
+    if others and len(others) != len(arms):
+        raise ValueError(f"{where}: `x_of` has {len(others)} arms and `of` has {len(arms)}; there is one for each")
     return Correlation(
         arms,
         fields.text("x"),
@@ -104,6 +107,7 @@ def _correlation(stored: object, where: str) -> Rule:
         fields.number("bound"),
         fields.optional("at_least"),
         fields.optional("at_most"),
+        others,
     )
 
 
