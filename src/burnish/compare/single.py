@@ -161,8 +161,11 @@ class _BudgetObserver(Observer):
         )
 
     def _judged(self) -> Run:
-        """The run with the task that judges it, where it learns from other data."""
-        if not self.job.learns:
+        """The run with the task that judges its replies, where it learns from other data.
+
+        A reward model gives no replies: the held-out rows of its data judge it.
+        """
+        if not self.job.learns or not self.run.method.generates:
             return self.run
         return replace(self.run, source=resolve_task(self.job.task))
 
