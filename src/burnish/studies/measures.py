@@ -76,10 +76,9 @@ def _of(rows: Sequence[RunResult], measure: str) -> Matrix:
         return np.array([[_series(row.recorded[match[1]], match[2])] for row in rows])
     if all(measure in row.probed for row in rows):
         return np.array([row.probed[measure] for row in rows])
-    known = sorted({*(name for row in rows for name in row.probed), *(f"{n}@end" for r in rows for n in r.recorded)})
-    raise Missing(
-        f"the runs of {rows[0].label!r} have no {measure!r}; besides the accuracy there are {known or 'none'}"
-    )
+    known = sorted({name for row in rows for name in (*row.probed, *(f"{metric}@end" for metric in row.recorded))})
+    names = ", ".join(known) or "none"
+    raise Missing(f"the runs of {rows[0].label!r} have no {measure!r}; besides the accuracy there are {names}")
 
 
 def _parts(measure: str) -> tuple[str, ...]:

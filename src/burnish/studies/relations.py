@@ -12,7 +12,7 @@ import numpy as np
 from burnish.compare.statistics import Matrix, crossed_draws, holm, t_quantile
 from burnish.core import randomness
 from burnish.studies.measures import Missing, Runs
-from burnish.studies.rules import FAILS, HOLDS, UNDECIDED, WITHIN, Contrast, Part, amount, unit_of
+from burnish.studies.rules import FAILS, HOLDS, TINY, UNDECIDED, WITHIN, Contrast, Part, amount, unit_of
 
 RESAMPLES = 2000
 Z = 1.959964
@@ -222,7 +222,7 @@ class Best:
 
     def verdict(self, parts: Sequence[Part]) -> str:
         (part,) = parts
-        if part.mean >= self.margin and part.significant:
+        if part.mean >= self.margin - TINY and part.significant:
             return HOLDS
         return FAILS if part.inside(self.margin) else UNDECIDED
 

@@ -104,6 +104,7 @@ def compact(file: Path, out: Path, *, curves: bool) -> None:
     curves: keep which held-out tasks were right at each point, too (the measure `fall`)
     """
     stored = ResultsFile(file)
+    out.unlink(missing_ok=True)
     target = ResultsFile(out, stored.about)
     for row in stored.rows.values():
         marks = row.curve if curves else (*row.curve[:1], *(replace(mark, right="") for mark in row.curve[1:]))

@@ -22,6 +22,7 @@ from burnish.studies.measures import Runs
 
 HOLDS, FAILS, UNDECIDED, SCALE = "holds", "does not hold here", "undecided", "needs scale"
 VERDICTS = (HOLDS, FAILS, UNDECIDED, SCALE)
+TINY = 1e-9  # of rounding
 WITHIN = 0.90  # the level of the interval of an equivalence test: two one-sided tests of 5% each
 
 
@@ -120,7 +121,7 @@ class Difference:
 
     def verdict(self, parts: Sequence[Part]) -> str:
         (part,) = parts
-        if part.mean >= self.margin and part.significant:
+        if part.mean >= self.margin - TINY and part.significant:
             return HOLDS
         return FAILS if part.inside(self.margin) or (part.mean < 0 and part.significant) else UNDECIDED
 
@@ -150,7 +151,7 @@ class Equivalent:
         (part,) = parts
         if part.inside(self.margin):
             return HOLDS
-        return FAILS if abs(part.mean) >= self.margin and part.significant else UNDECIDED
+        return FAILS if abs(part.mean) >= self.margin - TINY and part.significant else UNDECIDED
 
     def said(self) -> str:
         d = amount(self.margin, unit_of(self.contrast.measure))
@@ -179,7 +180,7 @@ class NoWorse:
         (part,) = parts
         if part.low90 > -self.margin:
             return HOLDS
-        return FAILS if part.mean <= -self.fails and part.significant else UNDECIDED
+        return FAILS if part.mean <= TINY - self.fails and part.significant else UNDECIDED
 
     def said(self) -> str:
         unit = unit_of(self.contrast.measure)

@@ -10,6 +10,8 @@ from burnish.studies.results import Raw
 from burnish.studies.rules import UNDECIDED, Part, count
 from burnish.studies.study import Claim, Study
 
+LEAST = 3  # seeds of every arm of a rule
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -38,10 +40,16 @@ def judge(study: Study, runs: Runs) -> list[Verdict]:
             verdicts.append(Verdict(claim, UNDECIDED, (), missing))
             continue
         assert len(parts) == count(claim.rule)
-        failing = _failing(claim, runs)
-        verdict = claim.otherwise if failing else claim.rule.verdict(parts)
+        failing = _too_few(claim, runs) or _failing(claim, runs)
+        verdict = UNDECIDED if _too_few(claim, runs) else claim.otherwise if failing else claim.rule.verdict(parts)
         verdicts.append(Verdict(claim, verdict, tuple(parts), failing))
     return verdicts
+
+
+def _too_few(claim: Claim, runs: Runs) -> str:
+    """Why the seeds are too few for any verdict; empty where they are not."""
+    fewest = min(len(runs.matrix(arm, "accuracy")) for arm in claim.rule.arms)
+    return f"{fewest} seeds are too few for a verdict; it takes {LEAST}" if fewest < LEAST else ""
 
 
 def _failing(claim: Claim, runs: Runs) -> str:
