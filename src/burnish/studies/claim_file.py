@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from burnish.compare.budget import Budget
 from burnish.compare.budget import parse as parse_budget
 from burnish.compare.plan import candidate
+from burnish.compare.probes import read_probe
 from burnish.studies.fields import Fields
 from burnish.studies.rule_words import read_level, read_rule
 from burnish.studies.rules import VERDICTS
@@ -77,7 +79,7 @@ def parse_study(stored: object, where: str, name: str) -> Study:
         sha=hashlib.sha256(json.dumps(stored, sort_keys=True, default=str).encode()).hexdigest()[:12],
         tune=_rates(fields),
         record=fields.texts("record"),
-        probes=fields.texts("probes"),
+        probes=_probes(fields),
         prepare=_prepare(fields),
         untested=fields.texts("untested"),
         methods=fields.texts("methods"),
@@ -104,6 +106,22 @@ def _rates(fields: Fields) -> tuple[float, ...]:
     return tuple(float(x) for x in listed)
 
 
+def _budget(fields: Fields) -> Budget:
+    try:
+        return parse_budget(fields.text("budget"))
+    except ValueError as error:
+        raise ValueError(f"{fields.where}: {error}") from None
+
+
+def _probes(fields: Fields) -> tuple[str, ...]:
+    for words in fields.texts("probes"):
+        try:
+            read_probe(words)
+        except ValueError as error:
+            raise ValueError(f"{fields.where}: {error}") from None
+    return fields.texts("probes")
+
+
 def _arms(stored: object, where: str) -> dict[str, Arm]:
     fields = Fields.of(f"{where}: `arms`", stored)
     if not fields.values:
@@ -125,7 +143,7 @@ def _arm(name: str, stored: object, where: str) -> Arm:
     for key, value in flags.items():
         if isinstance(value, Mapping | list):
             raise ValueError(f"{where}: the flag {key!r} should have one value, as on the command line")
-    budget = parse_budget(fields.text("budget")) if "budget" in fields.values else None
+    budget = _budget(fields) if "budget" in fields.values else None
     about, learns, tune = fields.text("about", ""), fields.text("learns", ""), fields.yes("tune", True)
     return Arm(name, one.method, {**one.flags, **flags}, about, learns, budget, tune)
 
@@ -133,7 +151,7 @@ def _arm(name: str, stored: object, where: str) -> Arm:
 def _design(stored: object, where: str, base: Design | None, arms: Mapping[str, Arm]) -> Design:
     fields = Fields.of(where, stored, _DESIGN)
     if base is None:
-        base = Design(fields.texts("tasks"), fields.whole("seeds", 8), parse_budget(fields.text("budget")))
+        base = Design(fields.texts("tasks"), fields.whole("seeds", 8), _budget(fields))
         if not base.on:
             raise ValueError(f"{where} needs `tasks:`, a list of tasks such as [add:3]")
     chosen = fields.texts("arms", base.arms)
@@ -143,7 +161,7 @@ def _design(stored: object, where: str, base: Design | None, arms: Mapping[str, 
         base,
         on=fields.texts("tasks", base.on),
         seeds=fields.whole("seeds", base.seeds),
-        budget=parse_budget(fields.text("budget")) if "budget" in fields.values else base.budget,
+        budget=_budget(fields) if "budget" in fields.values else base.budget,
         tasks=fields.whole("held_out", base.tasks, 2),
         replies=fields.whole("replies", base.replies),
         points=fields.whole("points", base.points),
