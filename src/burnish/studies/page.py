@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 
 from burnish.compare.board import scores
@@ -15,7 +16,8 @@ from burnish.studies.rules import Part
 from burnish.studies.study import Arm, Design, Study
 from burnish.studies.verdicts import Verdict, changed_claim_file
 
-WIDTH = 860
+WIDTH = 860  # of the figure, in pixels
+COLUMNS = 118  # of the text
 
 
 def page(
@@ -35,7 +37,19 @@ def page(
     if study.untested:
         parts += ["## What was not tested", "\n".join(f"- {line}" for line in study.untested)]
     parts += ["## Run it", _command(study, raw)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(wrapped(part) for part in parts if part) + "\n"
+
+
+def wrapped(block: str) -> str:
+    """Prose and lists in lines of at most 120 columns; tables, pictures, headings and code as they are."""
+    lines = []
+    for line in block.split("\n"):
+        if line.startswith(("|", "    ", "!", "#")) or len(line) <= COLUMNS:
+            lines.append(line)
+            continue
+        indent = "  " if line.startswith("- ") else ""
+        lines += textwrap.wrap(line, COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines)
 
 
 def figure(study: Study, raw: Raw) -> str:

@@ -20,8 +20,10 @@ def write_pages(entries: Sequence[Entry], waiting: Mapping[str, str], out: Path,
         if picture:
             (out / name).write_text(picture)
         (out / f"{entry.study.name}.md").write_text(page(entry.study, entry.raw, entry.verdicts, name, methods))
-    (out / PLOT).write_text(forest(entries))
-    (out / "README.md").write_text(summary(entries, waiting, PLOT))
+    plot = forest(entries)
+    if plot:
+        (out / PLOT).write_text(plot)
+    (out / "README.md").write_text(summary(entries, waiting, PLOT if plot else ""))
 
 
 def state(entry: Entry) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from burnish.report.charts import Row, interval_chart, standalone
-from burnish.studies.page import shown
+from burnish.studies.page import shown, wrapped
 from burnish.studies.results import Raw
 from burnish.studies.rules import FAILS, HOLDS, SCALE, UNDECIDED, VERDICTS, Part
 from burnish.studies.study import Study
@@ -55,13 +55,15 @@ def summary(entries: Sequence[Entry], waiting: Mapping[str, str], picture: str) 
             lines.append(
                 f"| {f'{link}{kind}' if not place else ''} | {one.claim.text} | {effect} | **{one.verdict}** |"
             )
-    parts = ["# Studies", INTRODUCTION, line, f"![All claims in one plot]({picture})", READ, "\n".join(lines)]
+    parts = ["# Studies", INTRODUCTION, line, "\n".join(lines) if ran else ""]
+    if picture:
+        parts[3:3] = [f"![All claims in one plot]({picture})", READ]
     unrun = [entry.study.name for entry in entries if entry.raw is None]
     if unrun:
         parts += ["## Not yet run", "\n".join(f"- [{name}]({name}.md)" for name in unrun)]
     if waiting:
         parts += ["## Not yet written", "\n".join(f"- {name}: {why}" for name, why in sorted(waiting.items()))]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(wrapped(part) for part in parts if part) + "\n"
 
 
 def forest(entries: Sequence[Entry]) -> str:
