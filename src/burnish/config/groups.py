@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+from burnish.config.filling import Filling
 from burnish.core.option import Option
 from burnish.core.step import ACTIVATIONS
 from burnish.models.conversation import TRAIN_ON
@@ -304,6 +305,9 @@ class Memory:
     context_ranks: Count = may_change(1)
     """How many of the --ranks divide the tokens of each training pass (Ulysses attention), for rows that are too long
     for one GPU. It cannot change the gradient."""
+    elastic: bool = may_change(False)
+    """When one of the --ranks of a machine is lost (killed, stopped, hanging), resume from the last checkpoint with
+    those that are left; --save-every 1 then loses no more than the step at hand."""
     rank_timeout: Annotated[float | None, Option(above=0)] = may_change(None)
     """Seconds after which a rank ends the run that does nothing while others wait for it: it finishes no unit of work
     and does not compute. By default 30 while it samples, and an hour where a user's code or a download may wait."""
@@ -365,8 +369,7 @@ class RayOptions:
     """Where the run executes: here, in this process; or ray: samplers, graders and the trainer are Ray actors
     (docs/async.md)."""
     ray_address: str | None = may_change(None)
-    """On Ray: the cluster to join (host:port, or auto); by default one is started on this machine and stopped with the
-    run."""
+    """On Ray: the cluster to join (host:port, or auto); by default one is started here and stopped with the run."""
     samplers: Count = may_change(1)
     """On Ray: actors that sample."""
     graders: Count = may_change(1)
@@ -391,5 +394,5 @@ class RayOptions:
 
 GROUPS = (
     *(Common, SamplingReplies, Data, Optimisation, Evaluation, Saving, LoraOptions, Template, Rewards),
-    *(Agents, Records, Memory, SamplingAhead, Engines, RayOptions),
+    *(Agents, Records, Memory, SamplingAhead, Filling, Engines, RayOptions),
 )

@@ -20,7 +20,7 @@ from typing import Literal, TypedDict
 import burnish
 from burnish.sandbox.code.confine import missing
 from burnish.sandbox.code.limits import Limits
-from burnish.util.processes import kill_group
+from burnish.util.processes import Words, kill_group, obituary
 
 START = 60.0  # seconds for a zygote to start
 KILL = 5.0  # seconds for killed processes to be gone
@@ -89,6 +89,7 @@ class Box:
 
     def __init__(self, limits: Limits, *, isolated: bool = True, programs: bool = False) -> None:
         self.limits = limits
+        self._words = Words()
         ours, child_end = socket.socketpair()
         required = "required" if isolated else "optional"
         self._popen = subprocess.Popen(
@@ -98,7 +99,7 @@ class Box:
             ],
             stdin=child_end.fileno(),
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=self._words.file,
             start_new_session=True,  # so that Ctrl-C does not reach it
             env={
                 **{name: os.environ[name] for name in ("TMPDIR", "LD_LIBRARY_PATH") if name in os.environ},
@@ -120,10 +121,13 @@ class Box:
             return
         try:
             self.isolation = self._answer(time.monotonic() + START)["isolation"]
-        except (TimeoutError, EOFError):
+        except (TimeoutError, EOFError) as error:
+            late = isinstance(error, TimeoutError)
+            ended = "" if late else f"{obituary(self._popen, self._words)} while it started"
             self.end()
             raise ValueError(
-                f"the process that runs code did not start within {START:g} s; check for a limit on memory or processes"
+                f"the process that runs code {ended or f'did not start within {START:g} s'}; check for a limit on "
+                "memory or processes"
             ) from None
         if self.lacking and self._isolated:
             self.end()

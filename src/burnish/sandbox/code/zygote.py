@@ -50,6 +50,7 @@ def main() -> None:
     gc.freeze()
     control = socket.socket(fileno=_CONTROL)
     report = {"namespaces": spaces, **_probe(plan, limits)}
+    os.dup2(1, 2)  # to nowhere: what it wrote while it started was kept for a message
     _send(control, {"isolation": report})
     Zygote(control, plan, limits, ours).serve()
 
