@@ -204,7 +204,7 @@ def test_a_league_has_snapshots_of_different_ages_and_each_task_one_of_them() ->
     assert set(against) == set(league.train) and all(against.count(name) > 8 for name in league.train)
     assert against == [task.task("train", i).given[OPPONENT] for i in range(60)]
     assert {task.task("heldout", i).given[OPPONENT] for i in range(9)} == {"start"}
-    method = seated(find("grpo").build(task), league)
+    method = seated(played(find("grpo").build(task), task), league)
     assert {f"model:{name}.generate" for name in league.train} <= method.phases[0].rollout.reads
     for wrong in ("league(0)", "league(2, 0)"):
         with pytest.raises(ValueError, match="a league has 1 or more members"):
