@@ -10,12 +10,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Slip:
-    """In `file` the line `good` (without its indent) reads `bad`. issue: what a user would report."""
+    """In `file` the line `good` (without its indent) reads `bad`.
+
+    issue: what a user would report; fix: a command that puts it right, where there is a shorter one than to write the
+    line anew
+    """
 
     file: str
     good: str
     bad: str
     issue: str
+    fix: str = ""
 
 
 @dataclass(frozen=True)
