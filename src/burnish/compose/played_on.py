@@ -138,6 +138,11 @@ def playing_on(rollout: Rollout, playing: Playing, opened: PlayedOn, draw: Calla
     def call(tasks: list[Task], step: Step) -> list[Group]:
         if step.measures:
             return rollout.call(tasks, step)
+        if step.models.ranks.divides:
+            raise ValueError(
+                "episodes that wait for the next step do not work with several --ranks: environments answer each rank "
+                "at another time; leave out --chunk, --train-when and --step-deadline, or --ranks"
+            )
         opened.resume(step, draw, playing)
         for episode in opened.episodes():
             episode.models = step.models
