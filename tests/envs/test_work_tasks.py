@@ -75,10 +75,8 @@ def test_no_action_raises_and_nonsense_ends_unrewarded(name: str) -> None:
         assert outcome.over
 
 
-@pytest.mark.parametrize("name", [*WORK])
+@pytest.mark.parametrize("name", [*HERE, pytest.param("browser", marks=pytest.mark.extras)])
 def test_prompts_of_level_one_are_short_for_the_embedded_model(name: str) -> None:
-    if name == "browser":
-        pytest.importorskip("playwright")
     chat = load_chat(resolve("tiny"))
     task = source(f"{name}:1").task("train", 0)
     assert len(chat.prompt(task)) < 256
