@@ -95,6 +95,8 @@ def test_how_tokens_were_drawn_is_divided_with_them() -> None:
     ("given", "said"),
     [
         ({"ranks": 3, "context_ranks": 2}, "does not divide the 3 ranks"),
+        ({"ranks": 6, "shard": "full", "shard_ranks": 4}, "--shard-ranks is 4, which does not divide the 6 ranks"),
+        ({"ranks": 4, "shard_ranks": 2}, "--shard-ranks is for --shard full, but --shard is off"),
         ({"ranks": 4, "context_ranks": 2, "packed": False}, "--no-packed does not work with --context-ranks"),
         ({"ranks": 4, "context_ranks": 4, "exact": True}, "--exact does not work with --context-ranks"),
     ],
