@@ -18,7 +18,7 @@ from burnish.core.roles import trained
 from burnish.core.types import Drawn
 from burnish.forward.context import ContextGroup, drawn_some
 from burnish.models.build import build
-from burnish.run.placement import check_context
+from burnish.run.placement import check_context, check_shard_ranks
 
 KINDS = ("sft", "grpo", "ppo")
 
@@ -104,3 +104,4 @@ def test_how_tokens_were_drawn_is_divided_with_them() -> None:
 def test_what_it_does_not_work_with_is_one_sentence(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         check_context(Options(**given), given["ranks"])
+        check_shard_ranks(Options(**given), given["ranks"])
