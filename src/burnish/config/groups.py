@@ -308,7 +308,7 @@ class Memory:
     those that are left; --save-every 1 then loses no more than the step at hand."""
     rank_timeout: Annotated[float | None, Option(above=0)] = may_change(None)
     """Seconds after which a rank that finishes no unit of work while others wait ends the run. By default 30 while it
-    samples, an hour elsewhere; one that computes only while it samples: 20 times its longest decode step, 30 at least."""
+    samples, an hour elsewhere; one that computes, while it samples: 20 times its longest decode step, at least 30."""
     token_budget: CountOrNone = may_change(None)
     """Tokens in one micro-batch; by default 8192, on a GPU as many as keep it busy. It cannot change the gradient."""
     packed: bool = may_change(True)

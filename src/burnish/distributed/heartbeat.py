@@ -252,7 +252,8 @@ class Beside:
                 self._lose(link.rank, STOPS)
             elif len(words) == 7 and words[0] == "work":
                 with contextlib.suppress(ValueError):
-                    self.works[link.rank] = Work(*map(float, words[1:5]), words[5] == "1", words[6])
+                    idle, allowed, busy, most = map(float, words[1:5])
+                    self.works[link.rank] = Work(idle, allowed, busy, most, words[5] == "1", words[6])
 
     def _known(self, word: str) -> bool:
         return hmac.compare_digest(word.encode(), self.token.encode())
