@@ -7,8 +7,11 @@ that every request is answered, and that each reply is recorded with its tokens 
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import pydantic
@@ -32,14 +35,26 @@ class Verdict(pydantic.BaseModel):
     answer: Literal["yes", "no"]
 
 
+@pytest.fixture(scope="session")
+def long_tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The embedded model with room for the prompts of agents. It understands nothing beyond the 512 tokens that it was
+    trained on; what is tested here needs no understanding."""
+    folder = tmp_path_factory.mktemp("long") / "tiny"
+    shutil.copytree(TINY, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 16384}))
+    return folder
+
+
 def question(task: dict[str, Any]) -> str:
     return str(task["prompt"] if isinstance(task["prompt"], str) else task["prompt"][-1]["content"])
 
 
-def played(agent: Agent, **more: Any) -> Group:
+def played(agent: Agent, *, model: Path = TINY, **more: Any) -> Group:
     """Two episodes of an agent, all of whose replies were recorded."""
-    models = build_cast(find("grpo").build(source("add"), n=2), TINY)
-    step = Step(Clock(0, 1), models, replace(SMALL, max_new_tokens=32, turns=8, env_timeout=120.0, **more))
+    models = build_cast(find("grpo").build(source("add"), n=2), model)
+    settings = replace(SMALL, **{"max_new_tokens": 64, "turns": 8, "env_timeout": 240.0, **more})
+    step = Step(Clock(0, 1), models, settings)
     [group] = hosted(agent, 2).call([source("add").task("train", 0)], step)
     assert "env_failures" not in step.notes.values(), [trace.note for trace in group.traces]
     assert len({trace.index for trace in group.traces}) == len(group.traces) >= 2
@@ -49,7 +64,7 @@ def played(agent: Agent, **more: Any) -> Group:
     return group
 
 
-def test_smolagents_code_agent() -> None:
+def test_smolagents_code_agent(long_tiny: Path) -> None:
     smolagents = pytest.importorskip("smolagents")
 
     def run(task: dict[str, Any], base_url: str, api_key: str) -> float:
@@ -57,10 +72,10 @@ def test_smolagents_code_agent() -> None:
         agent = smolagents.CodeAgent(tools=[], model=model, max_steps=2, verbosity_level=0)
         return float(bool(agent.run(question(task))))
 
-    played(run)
+    played(run, model=long_tiny)
 
 
-def test_smolagents_tool_calling_agent_always_calls_a_tool() -> None:
+def test_smolagents_tool_calling_agent_always_calls_a_tool(long_tiny: Path) -> None:
     """It asks for tool_choice "required", to which decoding is held: a model that knows no tools calls them."""
     smolagents = pytest.importorskip("smolagents")
     called: list[int] = []
@@ -82,7 +97,7 @@ def test_smolagents_tool_calling_agent_always_calls_a_tool() -> None:
         steps = [step for step in agent.memory.steps if getattr(step, "tool_calls", None)]
         return float(len(steps))
 
-    group = played(run)
+    group = played(run, model=long_tiny)
     assert sum(trace.scores["reward"] for trace in group.traces) > 0
 
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from torch import Tensor
 
-from burnish.core.types import Allowed
+from burnish.core.types import Allowed, Canvas
 
 Stopped = Literal["stop", "length", "enough"]
 
@@ -80,17 +80,19 @@ class Sample(NamedTuple):
 
     stopped: "stop" (a stop token or string), "length" (its limit), or "enough" (a stop rule ended its group).
     allowed: the tokens that each was drawn among, where the request asked for them
+    canvas: the order in which they were written, where that was not from left to right
     """
 
     tokens: Tensor
     logp: Tensor
     stopped: Stopped
     allowed: Allowed | None = None
+    canvas: Canvas | None = None
 
     def first(self, n: int) -> Sample:
         """The sample cut to its first n tokens."""
         allowed = None if self.allowed is None else self.allowed.first(n)
-        return Sample(self.tokens[:n], self.logp[:n], self.stopped, allowed)
+        return Sample(self.tokens[:n], self.logp[:n], self.stopped, allowed, self.canvas)
 
 
 OnSample = Callable[[int, Sample], None]  # the number of a request, and its sample

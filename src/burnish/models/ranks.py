@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from burnish.core.sharded_pass import decode, encode
 from burnish.core.step import Notes
-from burnish.core.types import Allowed
+from burnish.core.types import Allowed, Canvas
 from burnish.engine.request import Sample
 from burnish.util.failures import LostRankError
 from burnish.util.work_units import UNITS
@@ -222,19 +222,29 @@ def samples_of_all(ranks: Ranks, own: Sequence[Sample]) -> list[Sample]:
     """The samples of all ranks, in order."""
     tensors = [tensor for sample in own for tensor in _tensors_of(sample)]
     samples: list[Sample] = []
-    told = [(sample.stopped, sample.allowed is not None) for sample in own]
+    told = [
+        (sample.stopped, sample.allowed is not None, 0 if sample.canvas is None else sample.canvas.block)
+        for sample in own
+    ]
     for reasons, parts in ranks.gather_values(told, tensors):
         left = iter(parts)
         samples += [
-            Sample(next(left), next(left), why, Allowed(next(left), next(left)) if restricted else None)
-            for why, restricted in reasons
+            Sample(
+                next(left),
+                next(left),
+                why,
+                Allowed(next(left), next(left)) if restricted else None,
+                Canvas(next(left), next(left), block) if block else None,
+            )
+            for why, restricted, block in reasons
         ]
     return samples
 
 
 def _tensors_of(sample: Sample) -> list[Tensor]:
     allowed = [] if sample.allowed is None else [sample.allowed.ids, sample.allowed.sizes]
-    return [sample.tokens, sample.logp, *allowed]
+    canvas = [] if sample.canvas is None else [sample.canvas.tokens, sample.canvas.steps]
+    return [sample.tokens, sample.logp, *allowed, *canvas]
 
 
 def streams_of_all(ranks: Ranks, own: Sequence[dict[str, Tensor]]) -> list[dict[str, Tensor]]:

@@ -258,7 +258,9 @@ def to_the_end(asks: Asks, blend: Blend | None = None) -> Callable[[list[Task], 
 def born(found: Sample, author: str, version: int, parent: Turn | None, settings: Sampling) -> Turn:
     """A turn of what was sampled: every token with the log-prob and the version of the weights that wrote it."""
     versions = torch.full((found.tokens.shape[0],), version)  # not cached: every step has a version of its own
-    return Turn(found.tokens, author, found.logp, versions, parent, settings, allowed=found.allowed)
+    return Turn(
+        found.tokens, author, found.logp, versions, parent, settings, allowed=found.allowed, canvas=found.canvas
+    )
 
 
 def sample_key(clock: Clock, task: Task, index: int, tag: str) -> int:

@@ -28,7 +28,7 @@ _PIECE = 1 << 16
 _LINKS = ("requests", "replies")  # pipes between a `tests` process and a `served` one
 
 
-Role = Literal["program", "calls", "served", "tests"]
+Role = Literal["program", "calls", "served", "tests", "shell"]
 
 
 class NotIsolated(ValueError):
@@ -84,9 +84,10 @@ class Box:
     """A zygote, which runs one request at a time. Not thread-safe.
 
     isolated: refuse to run anything without isolation; else run anyway
+    programs: whether processes may start programs of the system (the role "shell")
     """
 
-    def __init__(self, limits: Limits, *, isolated: bool = True) -> None:
+    def __init__(self, limits: Limits, *, isolated: bool = True, programs: bool = False) -> None:
         self.limits = limits
         self._words = Words()
         ours, child_end = socket.socketpair()
@@ -94,7 +95,7 @@ class Box:
         self._popen = subprocess.Popen(
             [
                 *(sys.executable, "-S", "-B", "-P", "-m", "burnish.sandbox.code.zygote"),
-                *(json.dumps(asdict(limits)), required),
+                *(json.dumps(asdict(limits)), required, "programs" if programs else "none"),
             ],
             stdin=child_end.fileno(),
             stdout=subprocess.DEVNULL,
@@ -246,6 +247,8 @@ def _descriptors(
     yield "report", *_pipe(stack)
     if child.role == "program":
         yield "entered", None, _file(child.entered.encode("utf-8", "replace"))
+        yield "printed", *_pipe(stack)
+    elif child.role == "shell":
         yield "printed", *_pipe(stack)
     elif child.role == "served":
         yield "requests", None, links["requests"][0]
