@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import build_method, make_model
+from guards import guards
 from test_full_shard_laws import SETTINGS, found_by, in_fp64, largest_difference
 
 from burnish.config.options import Options
@@ -20,6 +21,7 @@ from burnish.forward.context import ContextGroup, drawn_some
 from burnish.models.build import build
 from burnish.run.placement import check_context, check_shard_ranks
 
+pytestmark = guards("models", "learn", "core", "forward", "distributed")
 KINDS = ("sft", "grpo", "ppo")
 
 

@@ -18,6 +18,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from conftest import SMALL, build_method, credited, make_model, run_options_for, run_ranks
+from guards import guards
 from test_shard_laws import alone
 from test_shard_laws import gradients as gradients_of_states
 from torch import Tensor
@@ -41,6 +42,7 @@ from burnish.models.sharded_states import ShardedStates
 from burnish.models.sharded_weights import ShardedWeights
 from burnish.models.turns import DONE, Turns
 
+pytestmark = guards("models", "learn", "core", "forward", "distributed", "checkpoint")
 SECONDS = 280.0  # for everything that a group of ranks finds out
 SETTINGS = replace(SMALL, token_budget=60)  # several passes, of which the ranks have different numbers
 # Given replies, groups sampled from gathered weights, a critic; phases, pairs, a teacher, a reward model, refills.

@@ -311,8 +311,8 @@ class Memory:
     """When one of the --ranks of a machine is lost (killed, stopped, hanging), resume from the last checkpoint with
     those that are left; --save-every 1 then loses no more than the step at hand."""
     rank_timeout: Annotated[float | None, Option(above=0)] = may_change(None)
-    """Seconds after which a rank ends the run that does nothing while others wait for it: it finishes no unit of work
-    and does not compute. By default 30 while it samples, and an hour where a user's code or a download may wait."""
+    """Seconds after which a rank that finishes no unit of work while others wait ends the run. By default 30 while it
+    samples, an hour elsewhere; one that computes, while it samples: 20 times its longest decode step, at least 30."""
     token_budget: CountOrNone = may_change(None)
     """Tokens in one micro-batch; by default 8192, on a GPU as many as keep it busy. It cannot change the gradient."""
     packed: bool = may_change(True)

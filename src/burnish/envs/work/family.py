@@ -1,4 +1,4 @@
-"""`WorkFamily`: sources of tasks whose environments are slow, so that their expert plays when somebody asks for it."""
+"""`WorkFamily`: sources of tasks whose environments are slow, so that their expert plays on request alone."""
 
 from __future__ import annotations
 
