@@ -35,6 +35,7 @@ from burnish.engine.request import Request
 from burnish.forward.paths import paths_of
 from burnish.models.build import build
 from burnish.models.model import Model
+from burnish.models.sanity import ENCODERS
 
 LARGEST = 20_000_000  # weights of a model that is tried
 EXACT = 1e-3  # largest difference of a log-prob, and of a gradient as a share of its norm
@@ -76,7 +77,8 @@ def names() -> list[str]:
 def attempts(name: str) -> Iterator[dict[str, Any]]:
     """The shapes to try, the one of the tests first."""
     own = next((decoder.config for key, decoder in DECODERS.items() if key.split(",")[0] == name), None)
-    yield from ([own] if own is not None else SHAPES)
+    causal = {"causal": True} if name == "xlm" else {"is_decoder": True} if name in ENCODERS else {}
+    yield from ([own] if own is not None else ({**shape, **causal} for shape in SHAPES))
 
 
 def saved(name: str, folder: Path, tokenizer: Path) -> int:
@@ -88,8 +90,6 @@ def saved(name: str, folder: Path, tokenizer: Path) -> int:
             config = AutoConfig.for_model(name, **{"initializer_range": 0.3, **shape})
             if getattr(config, "is_encoder_decoder", False):
                 raise ValueError("an encoder with a decoder")
-            if getattr(config, "is_decoder", None) is False and hasattr(config, "type_vocab_size"):
-                raise ValueError("an encoder, which predicts no next token")
             if config.get_text_config() is not config:
                 raise ValueError(f"several modalities; its language model is {config.get_text_config().model_type!r}")
             with torch.device("meta"):
