@@ -186,6 +186,9 @@ def page(found: list[Found]) -> str:
         "are sampled by burnish's engine; *slow* ones take",
         "[the general paths](models.md#which-decoders-run-on-which-path).",
         "",
+        "Encoders with a head for the next token (`bert`, `xlm`, ...) were tried as decoders: `is_decoder: true` in",
+        "config.json, for XLM `causal: true`. Without it burnish refuses them where replies are to be written.",
+        "",
         f"{count['fast']} are exact and fast, {count['slow']} exact and slow, {count['wrong']} differ, "
         f"{count['refused']} failed at the shape that the script made up, and\n{count['untried']} were not tried.",
         "",
