@@ -200,7 +200,7 @@ def test_curves_are_labelled_by_what_differs(page: Any, url: str, root: Path) ->
 
 
 def test_curves_are_zoomed_and_grouped_by_an_option(page: Any, url: str) -> None:
-    """Three runs of GRPO and one of DAPO: one line for each n; a drag shows a part of all charts, a double click all."""
+    """Three runs of GRPO and one of DAPO: a line for each n; a drag shows a part of all charts."""
     page.goto(f"{url}#/run/grpo-0+grpo-1+grpo-2+dapo")
     page.wait_for_selector("figure.chart svg")
     page.get_by_label("Group by").select_option("n")
