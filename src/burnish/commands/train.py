@@ -53,7 +53,7 @@ def main(words: list[str]) -> int:
         return 0
     config = _configured(entry, name or "grpo", stored, flags)
     if (world := launch.wanted(config.options.ranks)) > 1:
-        return launch.launch(words, world)
+        return launch.launch(words, world, elastic=config.options.elastic)
     with _observer(quiet) as observer:
         from burnish.api.train import run_anywhere
 
@@ -125,9 +125,9 @@ def _run_resumed(words: list[str], name: str | None, flags: dict[str, Any], quie
         if flag not in RESUMABLE:
             allowed = ", ".join(f"--{dashed(one)}" for one in RESUMABLE)
             raise ValueError(f"--{dashed(flag)} cannot change when a run is resumed; only {allowed} can")
-    asked = flags.get("ranks", Folder.open(Path(folder))[1].get("ranks", 1))
-    if (world := launch.wanted(coerce("ranks", asked, int))) > 1:
-        return launch.launch(words, world)
+    asked = {**Folder.open(Path(folder))[1], **flags}
+    if (world := launch.wanted(coerce("ranks", asked.get("ranks", 1), int))) > 1:
+        return launch.launch(words, world, elastic=coerce("elastic", asked.get("elastic", False), bool))
     with _observer(quiet) as observer:
         result = resume(folder, observer=observer, **valued(flags, RESUMABLE))
     return 130 if result.stopped else 0
