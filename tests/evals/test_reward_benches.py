@@ -170,7 +170,9 @@ def test_right_verdicts_alone_are_written(tmp_path: Path, capsys: pytest.Capture
     kept = [json.loads(line) for line in out.read_text().splitlines()]
     found = json.loads(capsys.readouterr().out)
     assert found["verdicts"] == len(kept) == 2 * found["pairs"] * found["accuracy"]["mean"]
-    assert 2 <= len(kept) < 2 * found["pairs"] and all(re.search(r"\bp[02468]\b", row["prompt"][0]["content"]) for row in kept)
+    assert 2 <= len(kept) < 2 * found["pairs"] and all(
+        re.search(r"\bp[02468]\b", row["prompt"][0]["content"]) for row in kept
+    )
 
 
 def test_reward_models_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -125,6 +125,22 @@ FIRST_ERROR = Template(
     + "End with one line: First error: N, where N is the number of the first step with an error, and -1 if all steps "
     "are right. Steps are numbered from 0.",
 )
+CONSIDER = Template(
+    "consider",
+    1,
+    "You check the reply to a request by this principle: $principle\n\n"
+    + _DATA
+    + "Say in a few sentences in which ways the reply departs from the principle, or that it does not.",
+)
+CONSIDER_BRIEF = Template("consider_brief", 1, "$data\n$principle?", digits=3)
+REVISE = Template(
+    "revise",
+    1,
+    "You rewrite the reply to a request so that it follows this principle: $principle\n\n"
+    + _DATA
+    + "Take the critique into account where it is right, and keep what was good. Write the new reply and nothing else.",
+)
+REVISE_BRIEF = Template("revise_brief", 1, "$data\nBetter:", digits=3)
 META_CRITIQUE = Template(
     "meta_critique",
     1,
@@ -172,6 +188,10 @@ TEMPLATES = {
         GRADED_PAIR_BRIEF,
         CRITIQUE,
         OPINION,
+        CONSIDER,
+        CONSIDER_BRIEF,
+        REVISE,
+        REVISE_BRIEF,
         FIRST_ERROR,
         META_CRITIQUE,
         REFINE_RUBRIC,
