@@ -141,6 +141,32 @@ REVISE = Template(
     + "Take the critique into account where it is right, and keep what was good. Write the new reply and nothing else.",
 )
 REVISE_BRIEF = Template("revise_brief", 1, "$data\nBetter:", digits=3)
+ANSWER = Template(
+    "answer",
+    1,
+    "A request follows, and thoughts about it by another model.\n\n"
+    + _DATA
+    + "Answer the request with the help of these thoughts. Write the answer and nothing else.",
+)
+ANSWER_BRIEF = Template("answer_brief", 1, "$data\nAnswer:", digits=3)
+WRITE_ASSERTS = Template(
+    "write_asserts",
+    1,
+    "A programming problem and a solution follow.\n\n"
+    + _DATA
+    + "Write $count tests of the function, as lines of Python that begin with assert, inside one block ```python ... "
+    "```: usual cases, edge cases, large ones. Each compares a call with the right value.",
+)
+WRITE_INPUTS = Template(
+    "write_inputs",
+    1,
+    "A programming problem whose programs read standard input, and a solution, follow.\n\n"
+    + _DATA
+    + "Write, each in a block of its own: about ten inputs, small ones and edge cases, as ```input ... ```; functions "
+    "generate_1(), generate_2(), ... without arguments that return a random input as a string, as ```python ... ```; "
+    "functions hack_1(), hack_2(), ... that return inputs on which slow or careless programs fail, as ```python ... "
+    "```; and validate(text), which says whether an input obeys all constraints, as ```python ... ```.",
+)
 META_CRITIQUE = Template(
     "meta_critique",
     1,
@@ -188,6 +214,10 @@ TEMPLATES = {
         GRADED_PAIR_BRIEF,
         CRITIQUE,
         OPINION,
+        ANSWER,
+        ANSWER_BRIEF,
+        WRITE_ASSERTS,
+        WRITE_INPUTS,
         CONSIDER,
         CONSIDER_BRIEF,
         REVISE,
