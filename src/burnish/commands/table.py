@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("compare", "methods under one budget, with confidence intervals"),
     "sweep": ("sweep", "hyperparameter search over a method's flags"),
     "ablate": ("ablate", "ablation: disable a method's parts in turn"),
+    "study": ("study", "is it true? published claims, tested by experiments"),
     "check": ("check", "what is installed or missing, and whether one step runs"),
     "doctor": ("doctor", "check a run folder for damage, and print how to resume it"),
     "completion": ("completion", "print a script for the shell: bash, zsh or fish"),

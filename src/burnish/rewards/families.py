@@ -17,6 +17,7 @@ from burnish.rewards import lengths as lengths
 from burnish.rewards import majority as majority
 from burnish.rewards import memory as memory
 from burnish.rewards import models as models
+from burnish.rewards import noise as noise
 from burnish.rewards import oracles as oracles
 from burnish.rewards import panel as panel
 from burnish.rewards import plain as plain

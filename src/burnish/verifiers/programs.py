@@ -96,8 +96,9 @@ def hardtests(*, unsafe_code: Unsafe = False) -> Value:
     """R = 1 if all tests pass, else 0.
 
     `burnish tests --rule hardtests` makes the tests: direct inputs, inputs of generator functions and of functions
-    aimed at wrong or slow programs, filtered by a validator; --writer JUDGE has a model write all of them. An output
-    counts when at least two right programs agree on it; the paper's right programs come with the data, too. It measures precision and recall of the verdict against programs whose truth is known.
+    aimed at wrong or slow programs, filtered by a validator; --writer JUDGE has a model write all of them. An
+    output counts when at least two right programs agree on it; the paper's right programs come with the data, too.
+    It measures precision and recall of the verdict against programs whose truth is known.
     """
 
     def value(row: Row, outcome: Outcome) -> float:
