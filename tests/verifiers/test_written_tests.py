@@ -11,7 +11,7 @@ from guards import guards
 from judge_server import prompt_of, serving
 
 from burnish.cli import main
-from burnish.verifiers.code.written_tests import asserts_of, inputs_of
+from burnish.datagen.written_tests import asserts_of, inputs_of
 
 pytestmark = guards("verifiers/code", "commands/tests.py")
 

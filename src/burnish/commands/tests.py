@@ -106,11 +106,11 @@ def _written(name: str, options: TestsOptions) -> list[dict[str, Any]]:
         return []
     from burnish.core.step import Settings, Step
     from burnish.core.types import Clock
+    from burnish.datagen import written_tests as written
     from burnish.models.build import Models, build
     from burnish.models.known_models import resolve
     from burnish.score.judges import read_judge
     from burnish.tasks.data.files import read_rows
-    from burnish.verifiers.code import written_tests as written
 
     judge, settings = read_judge(options.writer), Settings()
     roles = dict(judge.models)

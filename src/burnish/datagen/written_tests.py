@@ -30,7 +30,7 @@ def inputs_question(problem: str, solution: str) -> Question:
 def asserts_of(answer: str) -> list[str]:
     """The assert statements of an answer, each once, as lines of code; what is no Python is left out."""
     text = "\n".join(body for _, body in _BLOCK.findall(answer)) or answer
-    found: list[str] = []
+    lines: list[str] = []
     for line in map(str.strip, text.splitlines()):
         if not line.startswith("assert "):
             continue
@@ -39,8 +39,8 @@ def asserts_of(answer: str) -> list[str]:
         except (SyntaxError, ValueError, RecursionError):
             continue
         if len(tree.body) == 1 and isinstance(tree.body[0], ast.Assert):
-            found.append(line)
-    return list(dict.fromkeys(found))
+            lines.append(line)
+    return list(dict.fromkeys(lines))
 
 
 def inputs_of(answer: str) -> dict[str, object]:
