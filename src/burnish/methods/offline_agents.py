@@ -42,6 +42,7 @@ def filtered_bc(
 
     share = 1 is behaviour cloning (SFT on all replies). Departure: the threshold is that of the episodes read so far,
     where LMRL-Gym takes it over the whole data set; after one epoch of a data set of at most 10,000 it is the same.
+    Five of LMRL-Gym's eight tasks have small analogues here; chess, endgames and guess my city are left out.
     """
     returns = select.Returns("returns")
     return method(
