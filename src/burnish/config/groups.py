@@ -256,7 +256,8 @@ class Agents:
     agent_pays: bool = False
     """The number that the agent returns or posts is the reward, in place of the task's verifier."""
     opponent: str | None = None
-    """Who has the other seats of an environment: self, start, snapshot(10) or a model (docs/environments.md)."""
+    """Who has the other seats of an environment: self, start, snapshot(10), league(4, 10), a model, or SEAT=MODEL for
+    each seat (docs/environments.md)."""
     turns: Count = 16
     """With an environment, tools or an agent: the most replies of one episode."""
     cut_turn: Annotated[str, Option(choices=("close", "end"))] = "close"
@@ -395,20 +396,6 @@ class RayOptions:
 
 
 GROUPS = (
-    Common,
-    SamplingReplies,
-    Data,
-    Optimisation,
-    Evaluation,
-    Saving,
-    LoraOptions,
-    Template,
-    Rewards,
-    Agents,
-    Records,
-    Memory,
-    SamplingAhead,
-    Filling,
-    Engines,
-    RayOptions,
+    *(Common, SamplingReplies, Data, Optimisation, Evaluation, Saving, LoraOptions, Template, Rewards),
+    *(Agents, Records, Memory, SamplingAhead, Filling, Engines, RayOptions),
 )

@@ -130,6 +130,8 @@ def _check_ranks(options: Options) -> None:
         "--on ray": options.on == "ray" and "has samplers of its own (--samplers)",
         f"--lag {options.lag}": options.lag and "samples in a thread, and two threads of a rank cannot both wait",
         f"--engine {options.engine}": options.engine != "local" and "has one sampler for one trainer",
+        "--train-when": options.train_when is not None and "ends a step by the clock, which ranks would read apart",
+        "--step-deadline": options.step_deadline is not None and "ends a step by the clock, which ranks read apart",
     }
     for flag, why in reasons.items():
         if why:
