@@ -7,7 +7,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 
 .PHONY: docs demo test test-slow test-all test-extras test-alone mutants lint bench clean
 
-demo: $(VENV)/.ready  ## GRPO on the embedded model: watch it learn to add (about a quarter of a minute)
+demo: $(VENV)/.ready  ## GRPO on the embedded model: watch it learn to find paths (under a minute)
 	$(BIN)/burnish train
 
 test: $(VENV)/.ready  ## linters, type checker and the fast tests (ten minutes); what fails is run once more, alone

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from guards import guards
 
-from burnish.distributed import heartbeat, launched
+from burnish.distributed import heartbeat, launch, launched
 from burnish.distributed.launch import LAUNCHER
 from burnish.distributed.launched import Launched, log_of, units_of
 from burnish.distributed.ray import watchdog
@@ -61,6 +61,33 @@ def outcome(made: Launched, capfd: pytest.CaptureFixture[str]) -> tuple[int, lis
     assert all(process.poll() is not None for process in made.ranks)
     assert not watchdog.having(f"{MEETING}={made.folder}/")
     return code, capfd.readouterr().err.strip().splitlines()
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_run_that_goes_on_says_with_how_many(begun: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Before the run has a folder there is nothing to go on with."""
+    made = ranks(tmp_path, SLEEPS, SLEEPS, SLEEPS)
+    made.goes_on = lambda: begun
+    made.ranks[1].kill()
+    _, said = outcome(made, capfd)
+    assert made.lost == (1 if begun else None) and len(said) == 1
+    assert said[0].endswith("resuming with 2 of 3 ranks (--elastic)") == begun
+
+
+def test_the_gpu_of_a_lost_rank_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,7")
+    left = launch._without([], 1)
+    assert left == ["4", "7"] and launch._without(left, 0) == ["7"]
+
+
+def test_only_a_launcher_of_one_machine_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    launch.check_elastic(True)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ValueError, match="--elastic works with --ranks on one machine"):
+        launch.check_elastic(True)
+    monkeypatch.setenv(MEETING, "/nowhere/meeting")
+    launch.check_elastic(True)
 
 
 @pytest.mark.parametrize("rank", [0, 1])

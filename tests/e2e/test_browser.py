@@ -207,12 +207,14 @@ def test_the_held_out_card_of_a_live_run_is_the_newest(page: Any, url: str, root
         evaluation["before"]["value"]["mean"], evaluation["after"]["value"]["mean"] = 0.25, 0.75
         (root / "resumed" / "evaluation.json").write_text(json.dumps(evaluation))
         db = connect(root / "resumed" / "store.sqlite")
-        db.execute("UPDATE metrics SET value = 0.5 WHERE name = 'heldout/accuracy' AND step = 1")
+        db.execute("UPDATE metrics SET value = 0.5 WHERE name = 'heldout/accuracy' AND step = 2")
         db.close()
         page.goto(f"{url}#/run/resumed")
         page.wait_for_selector(".tile")
         card = page.locator(".tile").first
-        assert card.locator("b").inner_text() == "75.0%" and "before: 25.0%" in card.inner_text()
+        assert card.locator("b").inner_text() == "75.0%" and re.search(
+            r"^\[.*\], before: 25.0% \[", card.locator("small").inner_text()
+        )
         db = connect(root / "resumed" / "store.sqlite")
         for name, value in (("state", "running"), ("process", process())):
             db.execute("INSERT OR REPLACE INTO info VALUES (?, ?)", (name, json.dumps(value)))

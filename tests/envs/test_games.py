@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from burnish.core.messages import as_messages
 from burnish.core.task import NoVerifier
 from burnish.envs.expert import expert_episode
 from burnish.envs.games.deal import Bargain, Haggling
@@ -35,9 +36,11 @@ GOLDEN = {
     "form": "1e0c424ac8f2a8c9",
     "maze": "b638788ab1c295fe",
     "nim": "5a1b85f3277012df",
+    "reach": "3d1827740b85d185",
     "text_nav": "e0f54fbe12a699b2",
     "twenty_questions": "7f16e70f70431824",
     "wordle": "58900f66e5ceb378",
+    "zoom": "9dae1d4c6c5a6cfd",
 }  # of level 1: the same games in every process and every version
 LEVELS = [(name, level) for name in GAMES for level in GAMES[name].levels]
 
@@ -65,7 +68,7 @@ def test_the_expert_wins_and_splits_are_apart(name: str, level: int) -> None:
             )
             game = task.given["env"]()
             prompt = game.reset()
-            assert task.prompt == ({"role": "user", "content": prompt},)
+            assert task.prompt == as_messages(prompt)
             total, outcome = 0.0, Outcome()
             for message in task.given["messages"]:
                 if message["role"] == "assistant":

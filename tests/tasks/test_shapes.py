@@ -9,8 +9,9 @@ import pytest
 
 from burnish.core.messages import pictures_of, text_of
 from burnish.media.decode import decoded
+from burnish.media.drawing import COLOURS, as_file
 from burnish.media.store import STORE
-from burnish.tasks.shapes import COLOURS, Shapes, as_file, drawn
+from burnish.tasks.pictures.shapes import Shapes, drawn
 
 SHAPES = (("circle", "red", 0), ("square", "red", 5), ("cross", "blue", 15))
 

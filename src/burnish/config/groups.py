@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+from burnish.config.filling import Filling
 from burnish.core.option import Option
 from burnish.core.step import ACTIVATIONS
 from burnish.models.conversation import TRAIN_ON
@@ -303,6 +304,9 @@ class Memory:
     context_ranks: Count = may_change(1)
     """How many of the --ranks divide the tokens of each training pass (Ulysses attention), for rows that are too long
     for one GPU. It cannot change the gradient."""
+    elastic: bool = may_change(False)
+    """When one of the --ranks of a machine is lost (killed, stopped, hanging), resume from the last checkpoint with
+    those that are left; --save-every 1 then loses no more than the step at hand."""
     rank_timeout: Annotated[float | None, Option(above=0)] = may_change(None)
     """Seconds after which a rank ends the run that does nothing while others wait for it: it finishes no unit of work
     and does not compute. By default 30 while it samples, and an hour where a user's code or a download may wait."""
@@ -332,7 +336,14 @@ class SamplingAhead:
     step t - 1 - lag. 0: one after the other. Exactly repeatable either way (docs/async.md)."""
     chunk: CountOrNone = None
     """Sample at most this many tokens of a reply in one step; an unfinished reply is continued in the next step, with
-    the newer weights, and a group is learned from when its last reply has ended (docs/async.md)."""
+    the newer weights, and a group is learned from when its last reply has ended (docs/async.md). With an environment an
+    episode that has sampled so many tokens waits for the next step after its turn."""
+    train_when: Annotated[float | None, Option(above=0, at_most=1)] = None
+    """With an environment: a step learns when this share of the groups that are being played is done; the others are
+    played on beside those of the next step. 0.5 plays twice as many episodes as a step learns from (docs/async.md)."""
+    step_deadline: Annotated[float | None, Option(above=0)] = may_change(None)
+    """With an environment: seconds that a step waits for environments at most; episodes that are not done then are
+    played on in the next step (docs/async.md)."""
 
 
 @dataclass(frozen=True)
@@ -357,8 +368,7 @@ class RayOptions:
     """Where the run executes: here, in this process; or ray: samplers, graders and the trainer are Ray actors
     (docs/async.md)."""
     ray_address: str | None = may_change(None)
-    """On Ray: the cluster to join (host:port, or auto); by default one is started on this machine and stopped with the
-    run."""
+    """On Ray: the cluster to join (host:port, or auto); by default one is started here and stopped with the run."""
     samplers: Count = may_change(1)
     """On Ray: actors that sample."""
     graders: Count = may_change(1)
@@ -395,6 +405,7 @@ GROUPS = (
     Records,
     Memory,
     SamplingAhead,
+    Filling,
     Engines,
     RayOptions,
 )

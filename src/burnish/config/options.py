@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from burnish.config.filling import Filling
 from burnish.config.groups import (
     Agents,
     Common,
@@ -42,6 +43,7 @@ from burnish.tasks.data.spec import spell_columns, spell_task
 class Options(
     RayOptions,
     Engines,
+    Filling,
     SamplingAhead,
     Memory,
     Records,

@@ -102,6 +102,8 @@ def _run_step(
     what was drawn and given."""
     if ahead is not None:
         ahead.begin(clock.step)
+    for model in models:
+        model.hide_for(clock.step)
     groups: dict[str, list[Group]] = {}
     dropped: dict[str, list[Dropped]] = {}
     looks: dict[str, TokenEntropies] = {}
@@ -115,7 +117,9 @@ def _run_step(
             dropped[phase.name], looks[phase.name] = step.dropped, step.looks
             if sampled is not None:
                 now.ledger += settle(sampled.born, clock.step, groups[phase.name], step)
-    metrics = {"step": clock.step, **now.notes.values()}
+    for model in models:
+        model.hide_for(None)
+    metrics = {"step": clock.step + 1, **now.notes.values()}
     return Report(clock, metrics, now.seconds, groups, dropped, now.refusals, looks, ledger=now.ledger, units=now.units)
 
 

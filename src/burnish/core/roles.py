@@ -31,6 +31,7 @@ class Role:
     lr: float = 1.0  # trained: multiplies the run's learning rate
     mixed_with: str | None = None  # a second source, averaged into the first weights
     share: float = 0.0  # the second source's share of the average
+    view: str = ""  # of a model that fills in hidden tokens, unless the run says otherwise (forward/masked.py)
 
     @property
     def can(self) -> frozenset[str]:

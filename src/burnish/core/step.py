@@ -44,6 +44,8 @@ class Settings:
     on_long: str = "drop"  # what happens to longer rows: drop, truncate or stop
     train_on: str = "all"  # what is trained on in a conversation: all replies, the last, or everything
     chunk: int | None = None  # tokens of a reply sampled in one step; None: all of them
+    train_when: float | None = None  # share of the groups of episodes that must be done for a step to end; None: all
+    step_deadline: float | None = None  # seconds that a step waits for environments; None: as long as they may take
     token_budget: int = 8192  # tokens in one micro-batch
     packed: bool = True  # rows packed end to end, shared prefixes once; off: padded
     kv_gib: float | None = None  # size of the KV cache while sampling
@@ -68,6 +70,10 @@ class Settings:
     env_timeout: float = 60.0  # seconds that one call of an environment may take
     cut_turn: str = "close"  # what follows a reply of an episode that was cut: close, end
     lag: int = 0  # steps by which sampling runs ahead of learning; 0: one after the other
+    view: str = ""  # of models that fill in hidden tokens: trajectory, all or random; "": what the method says
+    unmask_per_step: int = 1  # tokens that a step of their sampler writes
+    unmask_places: str = "surest"  # the places that it writes first: surest, chance
+    unmask_block: int | None = None  # tokens of a block that they fill in; None: what the model says
     sampling: Sampling | None = None  # how replies are sampled where a part does not say otherwise; None: plainly
 
 
@@ -89,8 +95,12 @@ class Notes:
         self._totals[name] += total
 
     def means(self) -> dict[str, float]:
+        return {name: total / weight for name, (total, weight) in self.sums().items()}
+
+    def sums(self) -> dict[str, tuple[float, float]]:
+        """The sum and the weight of each mean."""
         weights = {name: float(weight) for name, weight in self._weights.items()}
-        return {name: float(self._sums[name]) / weights[name] for name in self._sums if weights[name]}
+        return {name: (float(self._sums[name]), weights[name]) for name in self._sums if weights[name]}
 
     def values(self) -> dict[str, float]:
         """Totals and means together."""

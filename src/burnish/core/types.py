@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from burnish.core.canvas import Canvas as Canvas
 from burnish.core.task import Message as Message
 from burnish.core.task import Task as Task
 from burnish.core.task import Verdict as Verdict
@@ -79,6 +80,7 @@ class Turn:
     guides, past policies and seats in a game have other names. `parent` is the turn before it: turns form trees.
     `settings` say how it was sampled; log-probs that are compared with its own are taken at its temperature.
     `content` is a hash (63 bits) of what the model reads here besides the tokens (an image behind placeholders).
+    `canvas` says in which order the tokens were written, where that was not from left to right.
     """
 
     tokens: Tensor  # [t] int64
@@ -89,6 +91,7 @@ class Turn:
     settings: Sampling | None = None  # None where the tokens were given, not sampled
     content: int | None = None  # None: the model reads the tokens and nothing else
     allowed: Allowed | None = None  # None: the log-probs are among all tokens
+    canvas: Canvas | None = None  # None: from left to right, or not known
 
     def __len__(self) -> int:
         return self.tokens.shape[0]  # len() of a tensor is ten times slower, and this is called very often
@@ -101,6 +104,8 @@ class Turn:
 
     def followed_by(self, more: Turn) -> Turn:
         """This turn continued by `more`, written by the same author, possibly with other weights."""
+        if self.canvas is not None or more.canvas is not None:
+            raise ValueError("a model that fills in hidden tokens writes whole replies; leave out --chunk")
         assert self.author == more.author, f"{more.author!r} cannot go on with what {self.author!r} began"
         logp = None if self.logp is None or more.logp is None else torch.cat([self.logp, more.logp])
         versions = None
@@ -237,11 +242,26 @@ class Drawn:
     temperature  one number where all are the same
     penalty      the repetition penalty of each; None where none has one
     allowed      for each, the ids that it was drawn among, or None for all; None where no token has any
+    canvases     for each trace, the turns that were not written from left to right: begin, end and canvas of each
     """
 
     temperature: float | np.ndarray = 1.0
     penalty: np.ndarray | None = None
     allowed: list[Tensor | None] | None = None
+    canvases: list[list[tuple[int, int, Canvas]]] | None = None
+
+
+def canvases_of(traces: Sequence[Trace]) -> list[list[tuple[int, int, Canvas]]] | None:
+    """Of each trace, the turns that were not written from left to right; None where all were."""
+    if all(turn.canvas is None for trace in traces for turn in trace.turns):
+        return None
+    return [[(a, b, turn.canvas) for turn, a, b in trace.spans() if turn.canvas is not None] for trace in traces]
+
+
+def at_temperature(traces: Sequence[Trace], temperature: float) -> Drawn | float:
+    """All tokens of traces at one temperature, however they were drawn."""
+    canvases = canvases_of(traces)
+    return temperature if canvases is None else Drawn(temperature, canvases=canvases)
 
 
 def how_drawn(traces: Sequence[Trace], masks: Sequence[Tensor], given_at: float = 1.0) -> Drawn:
@@ -249,8 +269,9 @@ def how_drawn(traces: Sequence[Trace], masks: Sequence[Tensor], given_at: float 
     turns = [turn for trace in traces for turn in trace.turns]
     heats = [given_at if turn.settings is None else turn.logp_temperature for turn in turns]
     changed = any(turn.allowed is not None or turn.penalty != 1.0 for turn in turns)
+    canvases = canvases_of(traces)
     if not changed and all(heat == 1.0 for heat in heats):
-        return Drawn()
+        return Drawn(canvases=canvases)
     where = np.concatenate([mask.numpy() for mask in masks])
     sizes = [len(turn) for turn in turns]
     temperatures = np.repeat(heats, sizes)[where]
@@ -259,7 +280,7 @@ def how_drawn(traces: Sequence[Trace], masks: Sequence[Tensor], given_at: float 
     if same:
         heat = float(temperatures[0]) if len(temperatures) else 1.0
     if not changed:
-        return Drawn(heat)
+        return Drawn(heat, canvases=canvases)
     penalties = np.repeat([turn.penalty for turn in turns], sizes)[where]
     among: list[Tensor | None] = []
     for turn in turns:
@@ -269,6 +290,7 @@ def how_drawn(traces: Sequence[Trace], masks: Sequence[Tensor], given_at: float 
         heat,
         penalties if (penalties != 1.0).any() else None,
         wanted if any(ids is not None for ids in wanted) else None,
+        canvases,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from burnish.core.types import Allowed, Group, Sampling, Task, Trace, Turn
+from burnish.core.types import Allowed, Canvas, Group, Sampling, Task, Trace, Turn
 
 _PLAIN = (str, int, float, bool, type(None))
 
@@ -75,6 +75,7 @@ def _trace_to_record(trace: Trace) -> dict[str, Any]:
             "settings": None if t.settings is None else asdict(t.settings),
             **({} if t.content is None else {"content": t.content}),
             **({} if t.allowed is None else {"allowed": [t.allowed.ids.tolist(), t.allowed.sizes.tolist()]}),
+            **({} if t.canvas is None else {"canvas": _canvas_to_record(t.canvas)}),
         }
         for t in trace.turns
     ]
@@ -103,7 +104,9 @@ def _trace_from_record(record: dict[str, Any], earlier: list[Trace]) -> Trace:
         parent = turns[-1] if turns else None
         kept = t.get("allowed")
         allowed = None if kept is None else Allowed(torch.tensor(kept[0], dtype=torch.int32), torch.tensor(kept[1]))
-        turns.append(Turn(tokens, t["author"], logp, versions, parent, settings, t.get("content"), allowed))
+        drawn = t.get("canvas")
+        canvas = None if drawn is None else _canvas_from_record(drawn)
+        turns.append(Turn(tokens, t["author"], logp, versions, parent, settings, t.get("content"), allowed, canvas))
     turn_scores = {
         name: [math.nan if x is None else x for x in values] for name, values in record["turn_scores"].items()
     }
@@ -116,6 +119,15 @@ def _trace_from_record(record: dict[str, Any], earlier: list[Trace]) -> Trace:
         frozenset(record["tags"]),
         dict(record["note"]),
     )
+
+
+def _canvas_to_record(canvas: Canvas) -> dict[str, Any]:
+    return {"tokens": canvas.tokens.tolist(), "steps": canvas.steps.tolist(), "block": canvas.block}
+
+
+def _canvas_from_record(record: dict[str, Any]) -> Canvas:
+    steps = torch.tensor(record["steps"], dtype=torch.int32)
+    return Canvas(torch.tensor(record["tokens"], dtype=torch.long), steps, record["block"])
 
 
 def _expand_runs(runs: list[tuple[int, int]]) -> torch.Tensor:

@@ -20,7 +20,9 @@ from burnish.engine.mixture import Mix
 from burnish.engine.request import OnSample, Request, Sample, StopRule, room_in
 from burnish.engine.scheduler import Scheduler
 from burnish.engine.transformers_engine import TransformersEngine
+from burnish.engine.unmask import UnmaskEngine
 from burnish.engine.vocabulary import Vocabulary
+from burnish.forward.masked import masked_of
 from burnish.forward.outputs import packable
 from burnish.forward.paths import evaluating, paths_of
 from burnish.forward.runner import ModelRunner
@@ -92,6 +94,10 @@ class LocalEngine:
         Models that the engine does not know, or got wrong when they were loaded, are sampled by transformers' modules.
         """
         runners = (self.runner, *others)
+        hides = masked_of(self.model)
+        if hides is not None:
+            fills = UnmaskEngine(self.runner, hides, self.chat, self.context)
+            return fills.generate(requests, others, mix, stop_rule, on_sample, feed)
         if not all(map(self._runs, runners)):
             slower = TransformersEngine(self.runner, self.chat, self.context)
             return slower.generate(requests, others, mix, stop_rule, on_sample, feed)

@@ -137,10 +137,11 @@ def shortened(seen: Observed, most: int) -> tuple[Observed, int]:
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
         kept: list[dict[str, object]] = []
         for part in parts:
-            text, more = _cut_text(part["text"], left)
+            said = part.get("text", "")  # a picture counts as one character, and is there or not
+            text, more = _cut_text(said, left)
             if left:
-                kept.append({**part, "text": text})
-            left, cut = max(0, left - max(1, len(part["text"]))), cut + more
+                kept.append({**part, "text": text} if part["type"] == "text" else dict(part))
+            left, cut = max(0, left - max(1, len(said))), cut + more
         if kept:
             message = {**message, "content": kept[0]["text"] if isinstance(content, str) else kept}
         if kept or not parts:

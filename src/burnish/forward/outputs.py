@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from burnish.core.types import Drawn
-from burnish.forward import attention, plain
+from burnish.forward import attention, masked, plain
 from burnish.forward.asked import FROM_LOGITS, Asked, reduce_logits
 from burnish.forward.context import ContextRunner, drawn_some
 from burnish.forward.drawn import Reshape, Temperature, by_temperature, drawn_outputs
@@ -67,6 +67,14 @@ def outputs(
     """
     sight = sight_of(runner.module)
     _require_known(tokens, vocabulary_size(runner.module), sight)
+    hides = masked.masked_of(runner.module)
+    if hides is not None:
+        if embedded is not None:
+            raise ValueError(
+                "what a model reads is changed while it learns, which is not known for one that fills in hidden "
+                "tokens; use another method"
+            )
+        return masked.outputs(runner.module, hides, tokens, masks, want, drawn)
     if not paths_of(runner.module).padded:
         return plain.outputs(runner.module, tokens, masks, want, drawn, embedded)
     device = next(runner.module.parameters()).device

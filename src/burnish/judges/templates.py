@@ -109,6 +109,22 @@ CRITIQUE = Template(
     + "Write one line for each flaw: SEVERITY | what is wrong, where, and how to improve it. SEVERITY is an integer "
     "from 1 (cosmetic) to 7 (makes the reply useless). Without any flaw, write the line: 0 | none.",
 )
+OPINION = Template(
+    "opinion",
+    1,
+    "You are a teacher who gives feedback on the reply to a request. Point out what is good and what is wrong, and say "
+    "concretely how to improve it, without rewriting it.\n\n"
+    + _DATA
+    + "Write the feedback. End with one line: Score: N, with an integer from 1 (bad) to 10 (could not be better).",
+)
+FIRST_ERROR = Template(
+    "first_error",
+    1,
+    "A problem and a solution in $count numbered steps follow. Check the steps one after the other.\n\n"
+    + _DATA
+    + "End with one line: First error: N, where N is the number of the first step with an error, and -1 if all steps "
+    "are right. Steps are numbered from 0.",
+)
 META_CRITIQUE = Template(
     "meta_critique",
     1,
@@ -155,6 +171,8 @@ TEMPLATES = {
         GRADED_PAIR,
         GRADED_PAIR_BRIEF,
         CRITIQUE,
+        OPINION,
+        FIRST_ERROR,
         META_CRITIQUE,
         REFINE_RUBRIC,
         BY_ITEMS,

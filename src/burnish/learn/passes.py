@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from burnish.core.step import LogpAt
-from burnish.core.types import Drawn, Trace, how_drawn, keys_of_rows
+from burnish.core.types import Drawn, Trace, at_temperature, how_drawn, keys_of_rows
 from burnish.forward.asked import FROM_LOGITS
 from burnish.forward.module import input_embeddings
 from burnish.forward.sight import embedded as embedded_tokens
@@ -56,9 +56,10 @@ def outputs_of(
     embed: Embed | None = None,
 ) -> dict[str, Tensor]:
     """The outputs at the masked tokens of rows, of the distributions that they were drawn from or at a temperature."""
-    drawn: Drawn | float = 1.0 if at.temperature is None else at.temperature
-    if at.temperature is None and want & FROM_LOGITS:
-        drawn = how_drawn([row.trace for row in rows], masks, at.given)
+    traces = [row.trace for row in rows]
+    drawn: Drawn | float = 1.0
+    if want & FROM_LOGITS:
+        drawn = how_drawn(traces, masks, at.given) if at.temperature is None else at_temperature(traces, at.temperature)
     keys = keys_of_rows([row.trace.turns for row in rows])
     if embed is None:
         return model.outputs(tokens_of(rows), masks, want, drawn, replayed=torch.is_grad_enabled(), input_keys=keys)

@@ -14,6 +14,7 @@ from burnish.core.step import Notes, Settings
 from burnish.core.types import Clock
 from burnish.engine.subprocess.engine import EngineSpec
 from burnish.forward.accelerate import kernels
+from burnish.forward.masked import Filling
 from burnish.forward.module import vocabulary_size
 from burnish.models.context_ranks import context_group, require_context
 from burnish.models.known_models import resolve
@@ -175,6 +176,7 @@ def build(
             token_room=token_room,
             ranks=ranks,
             context_group=group,
+            filling=Filling(settings.view, settings.unmask_per_step, settings.unmask_places, settings.unmask_block),
             shards=LayerShards(module, ranks, turns) if mesh is not None else None,
         )
         if settings.exact and role.speaks():

@@ -24,7 +24,7 @@ from burnish.models.known_models import adapted_model, is_adapter
 from burnish.models.layer_shards import divide_layers
 from burnish.models.load_divided import load_divided
 from burnish.models.lora import Lora, WrongAdapters, add_lora, stored_scores
-from burnish.models.sanity import require_finite_weights, require_sane_config
+from burnish.models.sanity import hides_tokens, require_finite_weights, require_sane_config, require_scorer
 from burnish.models.seeing_scores import as_scorer, seeing_scorer
 from burnish.models.template import Style
 from burnish.models.tokenizer import tokenizer_of
@@ -181,6 +181,7 @@ def _kept_outputs(path: Path, outputs: int, new_head: bool) -> int:
     """How many outputs the scoring head has that a model keeps of its directory; 0: its head is a fresh one."""
     if not outputs:
         return 0
+    require_scorer(adapted_model(path))
     stored = stored_outputs(path)
     _require_scoring(_config(path))
     return 0 if new_head and stored != outputs else stored
@@ -218,6 +219,11 @@ def _language(path: Path, options: dict[str, Any]) -> tuple[TransformersModel, s
 
     place = adapted_model(path)
     seeing = sees(place)
+    if hides_tokens(place):
+        filling: Any = transformers.AutoModelForMaskedLM.from_pretrained(
+            place, attn_implementation="sdpa", trust_remote_code=False, **options
+        )
+        return filling[0], set(filling[1]["missing_keys"])
     auto = transformers.AutoModelForImageTextToText if seeing else transformers.AutoModelForCausalLM
     name: Any = (
         {"text_config": _text_attention(place)}

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from burnish.core.roles import Role
-from burnish.core.types import Clock, Drawn, Trace, how_drawn, keys_of_rows
+from burnish.core.types import Clock, Drawn, Trace, at_temperature, how_drawn, keys_of_rows
 from burnish.engine.feed import Feed
 from burnish.engine.local import LocalEngine, OnSample, Request, Sample, StopRule
 from burnish.engine.mixture import Mix
@@ -24,6 +24,7 @@ from burnish.engine.subprocess.probe import Difference, probe_rows
 from burnish.forward import outputs as forward
 from burnish.forward.context import ContextGroup, ContextRunner
 from burnish.forward.drawn import Temperature
+from burnish.forward.masked import Filling, masked_of, set_known
 from burnish.forward.offload import offloaded
 from burnish.forward.outputs import packable
 from burnish.forward.packing import joined, on_gpu
@@ -63,6 +64,7 @@ class Model:
     ranks: the processes of the run, which divide the requests and rows that all of them have.
     shards: the layers that the ranks divide (--shard full).
     context_group: the ranks that divide the tokens of a pass (--context-ranks).
+    filling: how a model that fills in hidden tokens does it.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Model:
     ranks: Ranks = field(default_factory=Ranks)
     shards: LayerShards | None = None
     context_group: ContextGroup | None = None
+    filling: Filling = field(default_factory=Filling)
     working: ComputeCopy = field(init=False)
     engine: Engine = field(init=False)
 
@@ -92,6 +95,7 @@ class Model:
         if self.context_group is not None:
             by_itself = ContextRunner(self.module, self.context_group)
         self.working = ComputeCopy(self.module, self.role.liveness == "frozen", self.exact, self.activations, by_itself)
+        self._settle_view()
         picture = self.chat.pictures.shown_to(self.module, self.working.copy)
         warning = check(self.module, self.working.runner, self.context, self.engine_spec is None, picture)
         self.warnings += [warning] if warning else []
@@ -127,6 +131,29 @@ class Model:
         if self.trainer is not None and self.trainer.states is not None:
             self.trainer.states.adopt()
         self._refresh()
+
+    def _settle_view(self) -> None:
+        """Of a model that fills in hidden tokens: how it samples, and under which view its log-probs are."""
+        known = masked_of(self.module)
+        if known is None:
+            return
+        if self.engine_spec is not None or self.context_group is not None or self.shards is not None:
+            raise ValueError(
+                "a model that fills in hidden tokens is sampled and trained by one process that has all of it; use "
+                "--engine local, and leave out --shard full and --context-ranks"
+            )
+        known = self.filling.of(known, self.role.view)
+        set_known(self.module, known)
+        set_known(self.working.copy, known)
+
+    def hide_for(self, step: int | None) -> None:
+        """A step of the run begins, or what is outside of steps (None): other tokens are hidden in each, where a view
+        draws them, and the same ones whenever the model is measured.
+        """
+        for module in (self.module, self.working.copy):
+            known = masked_of(module)
+            if known is not None:
+                set_known(module, replace(known, step=-1 if step is None else step))
 
     def _refresh(self) -> None:
         """What was derived from the weights is stale."""
@@ -278,7 +305,7 @@ class Model:
     ) -> None:
         """The streams of the traces whose numbers are in `batch`, from one forward pass."""
         some, masks_of_batch = [traces[i] for i in batch], [masks[i] for i in batch]
-        at = how_drawn(some, masks_of_batch, given_at) if temperature is None else temperature
+        at = how_drawn(some, masks_of_batch, given_at) if temperature is None else at_temperature(some, temperature)
         keys = keys_of_rows([trace.turns for trace in some])
         flat, ends = joined([turn.tokens for trace in some for turn in trace.turns]), np.cumsum([len(t) for t in some])
         out = self.outputs(np.split(flat, ends[:-1]), masks_of_batch, want, at, input_keys=keys)

@@ -21,6 +21,7 @@ from burnish.engine.request import Request, Sample
 from burnish.engine.transformers_engine import TransformersEngine
 from burnish.engine.vocabulary import Vocabulary
 from burnish.forward import attention, plain
+from burnish.forward.masked import masked_of
 from burnish.forward.module import bare, wide
 from burnish.forward.outputs import outputs, packable
 from burnish.forward.packing import on_gpu
@@ -51,6 +52,10 @@ def check(
     if before is not None:
         note(compute, before)
     if before is not None or inner.config.model_type in KNOWN:
+        return ""
+    if masked_of(model) is not None:  # it has one path, which has tests of its own
+        for module in (model, compute):
+            note(module, Paths(packed=False, padded=True, engine=False, cached=False))
         return ""
     # what compiling found out for the check's few tokens would be found out again for the first real ones
     with torch.no_grad(), evaluating([model, compute]), torch.compiler.set_stance("force_eager"):

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -27,13 +28,14 @@ from torch import Tensor, nn
 
 from burnish.core.sharded_pass import decode, encode
 from burnish.core.step import Notes
-from burnish.core.types import Allowed
+from burnish.core.types import Allowed, Canvas
 from burnish.engine.request import Sample
 from burnish.util.failures import LostRankError
 from burnish.util.work_units import UNITS
 
 T = TypeVar("T")
 MEETING = "BURNISH_RANKS_MEET_AT"  # names a file for the ranks of one machine; their launcher says who is lost
+RUN = "run"  # the file in the launcher's folder that says where the run is
 TICK = timedelta(seconds=1)  # how often a rank that waits for others looks whether they are lost
 VERDICT_SECONDS = 3.0  # how long it may take until it is known who has broken a connection
 CUT = (
@@ -41,6 +43,12 @@ CUT = (
     "continue it from its last checkpoint with burnish train --resume RUN"
 )
 BUCKET = 1 << 25  # gradients that are added up at once: 128 MiB of fp32
+
+
+def tell_launcher(run: Path) -> None:
+    """Say where the run is to the launcher of the ranks of this machine, if there is one: it may resume the run."""
+    if meeting := os.environ.get(MEETING):
+        Path(meeting).with_name(RUN).write_text(str(run.absolute()))
 
 
 @dataclass(frozen=True)
@@ -214,19 +222,29 @@ def samples_of_all(ranks: Ranks, own: Sequence[Sample]) -> list[Sample]:
     """The samples of all ranks, in order."""
     tensors = [tensor for sample in own for tensor in _tensors_of(sample)]
     samples: list[Sample] = []
-    told = [(sample.stopped, sample.allowed is not None) for sample in own]
+    told = [
+        (sample.stopped, sample.allowed is not None, 0 if sample.canvas is None else sample.canvas.block)
+        for sample in own
+    ]
     for reasons, parts in ranks.gather_values(told, tensors):
         left = iter(parts)
         samples += [
-            Sample(next(left), next(left), why, Allowed(next(left), next(left)) if restricted else None)
-            for why, restricted in reasons
+            Sample(
+                next(left),
+                next(left),
+                why,
+                Allowed(next(left), next(left)) if restricted else None,
+                Canvas(next(left), next(left), block) if block else None,
+            )
+            for why, restricted, block in reasons
         ]
     return samples
 
 
 def _tensors_of(sample: Sample) -> list[Tensor]:
     allowed = [] if sample.allowed is None else [sample.allowed.ids, sample.allowed.sizes]
-    return [sample.tokens, sample.logp, *allowed]
+    canvas = [] if sample.canvas is None else [sample.canvas.tokens, sample.canvas.steps]
+    return [sample.tokens, sample.logp, *allowed, *canvas]
 
 
 def streams_of_all(ranks: Ranks, own: Sequence[dict[str, Tensor]]) -> list[dict[str, Tensor]]:

@@ -86,3 +86,18 @@ def _numbers(value: object, name: str = "") -> Iterator[tuple[str, int | float]]
             yield from _numbers(item, f"{name}[{i}]")
     elif isinstance(value, int | float) and not isinstance(value, bool):
         yield name, value
+
+
+def hides_tokens(path: Path) -> bool:
+    """Whether the model in a directory is a masked language model, which fills in hidden tokens."""
+    told = (read_json(path / "config.json") or {}).get("architectures")
+    return isinstance(told, list) and any(str(name).endswith("ForMaskedLM") for name in told)
+
+
+def require_scorer(path: Path) -> None:
+    """Refuse a masked language model as a critic or a reward model."""
+    if hides_tokens(path):
+        raise ValueError(
+            f"the model in {path} fills in hidden tokens, and cannot be a critic or a reward model; use a method "
+            "without a critic, such as grpo, or pass --reward-model another model"
+        )

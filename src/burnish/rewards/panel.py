@@ -6,6 +6,7 @@ from typing import Annotated
 
 from burnish import papers
 from burnish.core.method import Group, Option, Part, Step
+from burnish.core.scorer import FEEDBACK
 from burnish.judges import read
 from burnish.judges.question import question
 from burnish.judges.templates import CRITIQUE, META_CRITIQUE
@@ -55,7 +56,7 @@ def multicritique(
         kept = sorted_ if chief is None else _confirmed(live, sorted_, chief, step)
         for item, flaws in zip(live, kept, strict=True):
             if flaws is not None:
-                item.trace.note["critique"] = "\n".join(f"{severity} | {text}" for severity, text in flaws)
+                item.trace.note[FEEDBACK] = "\n".join(f"{severity} | {text}" for severity, text in flaws)
             total = None if flaws is None else sum(severity for severity, _ in flaws)
             value = None if total is None else max(0.0, 1 - total / limit)
             writer.write(item, value, "no critique could be read")

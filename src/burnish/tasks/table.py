@@ -9,17 +9,28 @@ from burnish.envs.bandit import BanditTask
 from burnish.envs.games.table import GAMES
 from burnish.envs.guess import Guess
 from burnish.envs.search import Search
+from burnish.envs.work.table import WORK
 from burnish.tasks.add import Add
 from burnish.tasks.calls import Calls
 from burnish.tasks.code import Code
+from burnish.tasks.codes.frames import Frames
+from burnish.tasks.codes.melody import Melody
+from burnish.tasks.codes.pixels import Draw
+from burnish.tasks.codes.speak import Speak
 from burnish.tasks.countdown import Countdown
 from burnish.tasks.edit import Edit
 from burnish.tasks.logic import Logic
 from burnish.tasks.multiply import Multiply
 from burnish.tasks.passages import Passages
 from burnish.tasks.path import Path
+from burnish.tasks.pictures.arrow import Arrow
+from burnish.tasks.pictures.boxes import Boxes, Detect
+from burnish.tasks.pictures.glyphs import Glyphs
+from burnish.tasks.pictures.page import PageTask
+from burnish.tasks.pictures.shapes import Shapes
+from burnish.tasks.pictures.sprites import Sprites
+from burnish.tasks.pictures.tones import Tones
 from burnish.tasks.reverse import Reverse
-from burnish.tasks.shapes import Shapes
 from burnish.tasks.sort import Sort
 from burnish.tasks.source import Source
 from burnish.tasks.user import User
@@ -27,10 +38,17 @@ from burnish.tasks.user import User
 BUILTIN: dict[str, type] = {
     kind.name: kind for kind in (Add, Multiply, Countdown, Sort, Reverse, Edit, Path, Logic, Guess)
 }  # the tasks that the model `tiny` was pre-trained on
+SEEN: dict[str, type] = {
+    kind.name: kind for kind in (Shapes, Glyphs, Boxes, Detect, Sprites, Arrow, Tones, PageTask)
+}  # tasks of one turn whose prompts have pictures
+CODED: dict[str, type] = {kind.name: kind for kind in (Frames, Draw, Melody, Speak)}  # tasks whose replies are codes
 GENERATED: dict[str, type] = {
     **BUILTIN,
-    **{kind.name: kind for kind in (Code, Calls, Passages, Search, Shapes, User, BanditTask)},
+    **SEEN,
+    **CODED,
+    **{kind.name: kind for kind in (Code, Calls, Passages, Search, User, BanditTask)},
     **GAMES,
+    **WORK,
 }  # all tasks that can be named
 
 

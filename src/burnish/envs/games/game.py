@@ -39,7 +39,7 @@ class Game(ABC):
         self.made, self.over = 0, False
 
     @abstractmethod
-    def opening(self) -> str:
+    def opening(self) -> str | tuple[Message, ...]:
         """Set the state to that of the position; return the first observation."""
 
     @abstractmethod

@@ -9,9 +9,11 @@ from burnish.envs.games.game import GameFamily
 from burnish.envs.games.maze import Maze
 from burnish.envs.games.nim import Nim
 from burnish.envs.games.questions import TwentyQuestions
+from burnish.envs.games.reach import Reach
 from burnish.envs.games.text_nav import TextNav
 from burnish.envs.games.wordle import Wordle
+from burnish.envs.games.zoom import Zoom
 
 GAMES: dict[str, type[GameFamily]] = {
-    family.name: family for family in (Maze, Wordle, TwentyQuestions, TextNav, Deal, Files, Form, Nim)
+    family.name: family for family in (Maze, Wordle, TwentyQuestions, TextNav, Deal, Files, Form, Nim, Reach, Zoom)
 }

@@ -26,8 +26,8 @@ export function runView(page, names) {
 
   async function look(run) {
     const last = run.metrics.steps.at(-1);
-    const found = await ask("metrics", { run: run.name, after: last ?? -1, event: run.lastEvent });
-    if (last !== undefined && found.run.step - 1 < last) { // the run was resumed from an earlier step: read it anew
+    const found = await ask("metrics", { run: run.name, after: last ?? 0, event: run.lastEvent });
+    if (last !== undefined && found.run.step < last) { // the run was resumed from an earlier step: read it anew
       Object.assign(run, { metrics: { steps: [], series: {} }, timings: { steps: [], series: {} } });
       return look(run);
     }
@@ -111,7 +111,7 @@ export function runView(page, names) {
 
   function heldOut(name) {
     const lines = groups().map((group) => ({ label: names.length > 1 ? group.label : name, colour: group.colour, dotted: true, runs: group.runs.map((run) => {
-      const points = (run.metrics.series[name] || []).map((value, i) => [run.metrics.steps[i] + 1, value]).filter(([, value]) => value !== null);
+      const points = (run.metrics.series[name] || []).map((value, i) => [run.metrics.steps[i], value]).filter(([, value]) => value !== null);
       const { before, after } = run.evaluation || {};
       if (before?.metrics[name] !== undefined) points.unshift([0, before.metrics[name]]);
       if (after?.metrics[name] !== undefined && run.about.state !== "running") points.push([run.about.step, after.metrics[name]]);
@@ -123,7 +123,7 @@ export function runView(page, names) {
   function throughput(run, steps) {
     const seconds = run.timings.series.total || [], tokens = run.metrics.series.sampled_tokens || [];
     const values = seconds.map((s, i) => (s && tokens[i] ? tokens[i] / s : null));
-    return chart({ title: "Sampling", unit: "tokens per second", series: [{ label: "tokens/s", colour: "var(--c0)", runs: [{ steps: run.timings.steps.map((s) => s + 1), values }] }], steps, from: 0, smooth });
+    return chart({ title: "Sampling", unit: "tokens per second", series: [{ label: "tokens/s", colour: "var(--c0)", runs: [{ steps: run.timings.steps, values }] }], steps, from: 0, smooth });
   }
 
   const titled = (name) => ({ name, title: name, ...[...runs.values()].find((run) => run.titles[name])?.titles[name] });
@@ -184,14 +184,15 @@ const heldOutName = (outcome) => `heldout/${outcome.name.replace("held-out ", ""
 function latestHeldOut(run) {
   const { before, after } = run.evaluation || {};
   const write = (name, value) => (run.titles[name]?.unit === "%" ? percent(value) : number(value));
-  const was = before ? `before: ${write(heldOutName(before), before.value.mean)}` : "";
+  const around = (one) => one.value.low === one.value.high ? "" : `[${write(heldOutName(one), one.value.low)}, ${write(heldOutName(one), one.value.high)}]`;
+  const was = before ? `before: ${[write(heldOutName(before), before.value.mean), around(before)].filter(Boolean).join(" ")}` : "";
   const titled = (name) => run.titles[name]?.title || "held out";
-  if (after && run.about.state !== "running") return { title: titled(heldOutName(after)), value: write(heldOutName(after), after.value.mean), note: was };
+  if (after && run.about.state !== "running") return { title: titled(heldOutName(after)), value: write(heldOutName(after), after.value.mean), note: [around(after), was].filter(Boolean).join(", ") };
   const name = before ? heldOutName(before) : Object.keys(run.metrics.series).find((one) => one.startsWith("heldout/"));
   const values = (name && run.metrics.series[name]) || [];
   const at = values.findLastIndex((value) => value !== null && value !== undefined);
-  if (at >= 0) return { title: titled(name), value: write(name, values[at]), note: [`step ${run.metrics.steps[at] + 1}`, was].filter(Boolean).join(", ") };
-  return before ? { title: titled(heldOutName(before)), value: write(heldOutName(before), before.value.mean), note: "before training" } : null;
+  if (at >= 0) return { title: titled(name), value: write(name, values[at]), note: [`step ${run.metrics.steps[at]}`, was].filter(Boolean).join(", ") };
+  return before ? { title: titled(heldOutName(before)), value: write(heldOutName(before), before.value.mean), note: [around(before), "before training"].filter(Boolean).join(" ") } : null;
 }
 
 function timeOf(run) {
@@ -200,7 +201,7 @@ function timeOf(run) {
 }
 
 function eventsOf(run) {
-  const rows = run.events.slice(-40).reverse().map((event) => el("tr", { class: event.level }, el("td", { class: "dim" }, event.step === null ? "" : `step ${event.step + 1}`), el("td", {}, event.kind.replaceAll("_", " ")), el("td", {}, event.text), el("td", { class: "dim" }, age(event.time))));
+  const rows = run.events.slice(-40).reverse().map((event) => el("tr", { class: event.level }, el("td", { class: "dim" }, event.step === null ? "" : `step ${event.step}`), el("td", {}, event.kind.replaceAll("_", " ")), el("td", {}, event.text), el("td", { class: "dim" }, age(event.time))));
   return el("div", { class: "card" }, el("h2", {}, "What happened"), rows.length ? el("table", { class: "events" }, rows) : el("p", { class: "empty" }, "nothing yet"));
 }
 
