@@ -58,12 +58,8 @@ def main() -> None:
                 half = T95[len(gains)] * statistics.stdev(gains) / len(gains) ** 0.5
                 middle = statistics.mean(gains)
                 known[task]["gain_of_grpo"] = [round(x, 4) for x in (middle, middle - half, middle + half)]
-            content = {
-                "script": "benchmarks/work_tasks.py",
-                "model": "tiny",
-                "sft": {"options": " ".join(SFT), "steps": STEPS, "else": 60},
-                "tasks": known,
-            }
+            sft = {"options": " ".join(SFT), "steps": STEPS, "steps of the others": 60}
+            content = {"script": "benchmarks/work_tasks.py", "model": "tiny", "sft": sft, "tasks": known}
             content |= {"grpo": " ".join(GRPO), "common": " ".join(COMMON)}
             RESULTS.write_text(json.dumps(content, indent=1) + "\n")
             print(task, seed, json.dumps(runs[-1] if runs[-1]["seed"] == seed else runs[0]), flush=True)
