@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -116,7 +117,8 @@ def _written(name: str, options: TestsOptions) -> list[dict[str, Any]]:
     roles = dict(judge.models)
     base = resolve(next(iter(roles.values())).source) if roles else None
     step = Step(Clock(0, 1), build(roles, base, settings) if base else Models({}), settings)
-    ask, read_answer = written.inputs_question, written.inputs_of
+    ask = written.inputs_question
+    read_answer: Callable[[str], dict[str, Any]] = written.inputs_of
     if options.rule == "acecoder":
         ask, read_answer = written.asserts_question, lambda text: {"test_list": written.asserts_of(text)}
     rows = [row for table in read_rows(name).values() for row in table]
