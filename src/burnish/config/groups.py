@@ -303,8 +303,7 @@ class Memory:
     weights; states: moments, gradients and fp32 weights (stage 2): 2 bytes a weight stay whole, the compute copy; full:
     the weights, too, layer by layer (stage 3, FSDP2), for a model that does not fit one GPU."""
     shard_ranks: Annotated[int, Option(at_least=0)] = may_change(0)
-    """With --shard full, how many ranks divide the layers; groups of so many hold the same (HSDP), such as the GPUs of
-    one machine each. 0: all ranks. It cannot change the gradient."""
+    """With --shard full, how many ranks divide the layers, such as the GPUs of a machine (HSDP). 0: all ranks."""
     context_ranks: Count = may_change(1)
     """How many of the --ranks divide the tokens of each training pass (Ulysses attention), for rows that are too long
     for one GPU. It cannot change the gradient."""
