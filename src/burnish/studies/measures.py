@@ -50,7 +50,8 @@ class Runs:
             raise Missing(f"no finished run of {arm!r}" + (f" on {task}" if task else ""))
         each = [_of([row for row in rows if row.seed in common], measure) for rows in lists]
         if all(x.shape[1] == 1 for x in each):
-            return np.hstack(each).mean(1, keepdims=True)
+            averaged: Matrix = np.hstack(each).mean(1, keepdims=True)
+            return averaged
         return np.hstack(each)
 
     def together(self, arms: Sequence[str], measure: str) -> list[Matrix]:

@@ -17,7 +17,8 @@ COLOURS = {HOLDS: 4, FAILS: 2, UNDECIDED: 8, SCALE: 3}
 SPAN = 3.0  # the forest plot ends so many times the distance from no effect to enough for the claim away
 INTRODUCTION = """Claims of published papers, each tested here by an experiment whose rule, margin, arms, seeds and
 budget stood in a claim file before its first run. The verdicts are computed from the raw results.
-[How it works](../studies.md)."""
+[How it works](../studies.md); `scripts/write_studies.py` writes these pages from the raw
+results in `benchmarks/results/studies`."""
 READ = """In the plot, 0 is no effect (or the bound at which a claim fails) and 1 is enough for the claim: a margin, a
 ratio, a share. Claims that two things are alike hold near 0; their bar must lie within 1 on both sides. Bars are 95%
 intervals, cut at the ends of the axis."""
