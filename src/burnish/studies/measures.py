@@ -49,10 +49,10 @@ class Runs:
         if not common:
             raise Missing(f"no finished run of {arm!r}" + (f" on {task}" if task else ""))
         each = [_of([row for row in rows if row.seed in common], measure) for rows in lists]
+        beside: Matrix = np.hstack(each)
         if all(x.shape[1] == 1 for x in each):
-            averaged: Matrix = np.hstack(each).mean(1, keepdims=True)
-            return averaged
-        return np.hstack(each)
+            return np.asarray(beside.mean(1, keepdims=True))
+        return beside
 
     def together(self, arms: Sequence[str], measure: str) -> list[Matrix]:
         """The matrices of several arms, of as many seeds as all of them have."""
