@@ -10,8 +10,10 @@ samples as many tokens for each prompt in one reply. No reply ends before its li
 from __future__ import annotations
 
 import argparse
+import cProfile
 import json
 import platform
+import pstats
 import statistics
 import time
 from pathlib import Path
@@ -50,6 +52,37 @@ def sampled(groups: list[Group]) -> int:
     """How many tokens the policy wrote."""
     turns = (turn for group in groups for trace in group.traces for turn in trace.turns)
     return sum(len(turn) for turn in turns if turn.author == "policy")
+
+
+def written(place: Path) -> Path:
+    """A model of SmolLM2-135M's shape with random weights, and the tokenizer of the embedded model, in a folder."""
+    import shutil
+
+    import transformers
+
+    shutil.copytree(resolve("tiny"), place, dirs_exist_ok=True)
+    config = transformers.LlamaConfig(
+        vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9,
+        num_key_value_heads=3, max_position_embeddings=4096, tie_word_embeddings=True, bos_token_id=None,
+        eos_token_id=1, pad_token_id=0,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    transformers.LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(place)
+    return place
+
+
+def profiled(model: str, device: str, episodes: int, each: int, file: Path) -> None:
+    """Where one rollout of episodes spends its time on the host, after three warm-ups: functions by their own time."""
+    settings = Settings(max_new_tokens=each)
+    models = build(roles(), resolve(model), settings, device=device)
+    models["policy"].chat.stops = (NEVER,)  # type: ignore[misc]
+    tasks = [EnvSource(Talk).task("train", i) for i in range(episodes)]
+    for repeat in range(WARM):
+        play(1).call(tasks, Step(Clock(repeat, 99), models, settings))
+    profile = cProfile.Profile()
+    profile.runcall(play(1).call, tasks, Step(Clock(WARM, 99), models, settings))
+    with file.open("w") as out:
+        pstats.Stats(profile, stream=out).sort_stats("tottime").print_stats(40)
 
 
 def measure(model: str, device: str, episodes: int, each: int, repeats: int) -> dict[str, Any]:
@@ -93,7 +126,10 @@ def main() -> None:
     asked.add_argument("--tokens", type=int, nargs="+", default=[32], help="of a turn; several are measured in turn")
     asked.add_argument("--repeats", type=int, default=5)
     asked.add_argument("--results", type=Path, default=RESULTS)
+    asked.add_argument("--random", type=Path, help="write a model of SmolLM2's shape to this folder and measure that")
+    asked.add_argument("--profile", type=Path, help="also profile a rollout of episodes, and write it to this file")
     told = asked.parse_args()
+    told.model = str(written(told.random)) if told.random else told.model
     known = json.loads(told.results.read_text()) if told.results.exists() else {}
     for each in told.tokens:
         found = measure(told.model, told.device, told.episodes, each, told.repeats)
@@ -101,6 +137,8 @@ def main() -> None:
         told.results.write_text(json.dumps(known, indent=1) + "\n")
         shown = {key: found[key] for key in ("tokens_a_turn", "tokens_per_second", "share_of_single")}
         print(json.dumps(shown), flush=True)
+    if told.profile:
+        profiled(told.model, told.device, told.episodes, told.tokens[0], told.profile)
 
 
 if __name__ == "__main__":

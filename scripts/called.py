@@ -2,7 +2,7 @@
 
 `pytest -p called` with CALLED=FILE in the environment writes FILE, JSON: test id -> {"seconds": ..., "calls":
 ["file:line", ...]}, where line is the first line of the function. Only calls are traced, not lines, so that a test
-takes hardly longer.
+takes hardly longer. After CALLED_SECONDS no further test begins.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import pytest
 ROOT = str(Path.cwd() / "src" / "burnish")
 _seen: set[Any] = set()
 _found: dict[str, dict[str, Any]] = {}
+_end = time.monotonic() + float(os.environ.get("CALLED_SECONDS", "inf"))
 
 
 def _trace(frame: Any, event: str, argument: Any) -> None:
@@ -41,7 +42,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     calls = {
         f"{c.co_filename[len(ROOT) - 7 :]}:{c.co_firstlineno}" for c in set(_seen) if c.co_filename.startswith(ROOT)
     }
-    _found[item.nodeid] = {"seconds": round(time.monotonic() - start, 3), "calls": sorted(calls)}
+    seconds = round(time.monotonic() - start, 3)
+    _found[item.nodeid] = {**_found.get(item.nodeid, {}), "seconds": seconds, "calls": sorted(calls)}
+    if time.monotonic() > _end:
+        item.session.shouldstop = "the time is over"
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -209,7 +209,7 @@ class Work:
             before, after = (_measured(outcome[when]) for when in ("before", "after"))
         except (OSError, KeyError, ValueError, TypeError):
             return self.end_of_log(job.name)
-        held = [(step["step"] + 1, [key for key in step if key.startswith("heldout/")], step) for step in steps]
+        held = [(step["step"], [key for key in step if key.startswith("heldout/")], step) for step in steps]
         during = [[at, step[SAMPLED if SAMPLED in keys else keys[0]]] for at, keys, step in held if keys]
         return {
             "seed": job.seed,

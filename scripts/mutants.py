@@ -1,52 +1,62 @@
 """Plant random slips in burnish, one at a time, and count how many of them the fast tests notice.
 
-    python scripts/mutants.py            100 slips with seed 1; goes on where it stopped
-    python scripts/mutants.py --again    run the slips again that were not noticed, after tests were added; a slip in
-    code
-                                         that has moved since is looked for by its function and text
+    python scripts/mutants.py                            100 slips with seed 1; a second call resumes
+    python scripts/mutants.py --workers 14 --minutes 9   in 14 processes, for nine minutes
+    python scripts/mutants.py --again                    run the slips again that were not noticed, after tests were
+                                                         added; a slip in code that has moved since is looked for by
+                                                         its function and text
 
-Each slip is planted in a copy of the tree. The tests that call the function with the slip run there, those that call
-the fewest functions first, until one fails; which tests those are is recorded once (scripts/called.py) and again for
-test files that changed. A slip that no test notices within the time limit survives. The result is
-benchmarks/results/mutants.json.
+The tests that call the function with the slip run, those that call the fewest functions first, until one fails. Which
+tests those are is recorded first, and again for test files that changed (called.py). A slip that no test notices within
+the time limit survives. The result is benchmarks/results/mutants.json; --state names the file of what was recorded.
 
-A test that fails in the copy without a slip does not count. Not planted: files that need a GPU, Ray or vLLM.
+A test that fails without a slip, or passes with it the second time, does not count. Not planted: files that need a GPU,
+Ray or vLLM.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import gzip
 import hashlib
 import itertools
 import json
+import os
 import random
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(Path(__file__).parent))
-from forked import run_pytest  # noqa: E402
-from slips import Slip, planted, slips  # noqa: E402
+import mutant_workers  # noqa: E402
+from mutant_workers import Called  # noqa: E402
+from slips import Slip, slips  # noqa: E402
 
 RESULT = ROOT / "benchmarks" / "results" / "mutants.json"
-CACHE = ROOT / "build" / "mutants"
+STATE = ROOT / "build" / "mutants.json.gz"
 ELSEWHERE = ("/placed/", "/ray/", "vllm")  # what runs only where Ray or vLLM is installed; so do its tests
-TEXT_ONLY = (
+TEXT_ONLY = (  # they read the source, and would notice any change
     "tests/laws/test_repo.py",
     "tests/laws/test_security.py",
-)  # they read the source, and would notice any change
+)
 DEFAULTS = ("tests/config/test_defaults.py",)  # for slips in a default, which no call need notice
-FAILED = ".failed"
+SLOWEST = ("laws", "e2e", "kernels", "distributed", "engine")  # folders whose files are recorded first
 MOST_FILES = 10  # test files that run where what they call was not recorded
-UNKNOWN = 120.0  # seconds of a test file that was not recorded, for the time limit
-_sound: set[str] = set()  # tests that were seen to pass in the copy
-Called = dict[str, dict[str, Any]]  # test id -> seconds, calls
+
+
+@dataclass(frozen=True)
+class Told:
+    """What this call is asked for."""
+
+    result: Path
+    state: Path
+    seconds: float
+    workers: int
+    end: float
 
 
 def main() -> None:
@@ -55,53 +65,62 @@ def main() -> None:
     parser.add_argument("--slips", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=60.0, help="of recorded test time for one slip")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many, to go on another time")
-    parser.add_argument("--result", type=Path, default=RESULT, help="the JSON file that is written and gone on with")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many, to resume later")
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes side by side")
+    parser.add_argument("--result", type=Path, default=RESULT, help="the JSON file that is written and resumed")
+    parser.add_argument("--state", type=Path, default=STATE, help="the file of what was recorded")
     parser.add_argument("--again", action="store_true", help="run the survivors again")
     parser.add_argument("--record-only", action="store_true", help="record which tests call what, and stop")
-    parser.add_argument("--recorded-only", action="store_true", help="use what is recorded, record nothing")
-    parser.add_argument("tests", nargs="*", help="test files to record; by default all")
-    told = parser.parse_args()
-    end = time.monotonic() + 60 * told.minutes
-    files = told.tests or [str(p.relative_to(ROOT)) for p in sorted((ROOT / "tests").rglob("test_*.py"))]
-    called = recorded([file for file in files if file not in TEXT_ONLY], told.recorded_only, end)
-    if told.record_only:
+    parser.add_argument("tests", nargs="*", help="test files to use; by default all")
+    given = parser.parse_args()
+    told = Told(given.result, given.state, given.seconds, given.workers, time.monotonic() + 60 * given.minutes)
+    files = given.tests or [str(p.relative_to(ROOT)) for p in sorted((ROOT / "tests").rglob("test_*.py"))]
+    files = [file for file in files if file not in TEXT_ONLY]
+    stored = _stored(told.result)
+    drawn = found_again(stored["slips"]) if given.again else chosen(given.slips, given.seed)
+    called = recorded(files, drawn, told)
+    if given.record_only:
         return
-    if told.again:
-        run_again(told.result, called, told.seconds, end)
-        return
-    drawn = chosen(told.slips, told.seed)
+    if given.again:
+        run_again(stored, drawn, called, told)
+    else:
+        run_all(stored, drawn, called, told, given.seed)
+    _say(_stored(told.result))
+
+
+def run_all(stored: dict[str, Any], drawn: list[Slip], called: Called, told: Told, seed: int) -> None:
+    """Run the slips that have no result yet; each result is written when it is there."""
     keys = [slip.key for slip in drawn]
-    results = {found["key"]: found for found in _stored(told.result)["slips"]}
-    with tempfile.TemporaryDirectory(prefix="burnish-mutants-") as folder:
-        copy = _copy(Path(folder))
-        for slip in drawn:
-            old = results.get(slip.key)
-            if time.monotonic() > end or old:
-                continue
-            results[slip.key] = run(slip, copy, called, told.seconds)
-            _store(told.result, results, keys, told.seed)
-    _say(_store(told.result, results, keys, told.seed))
+    results = {found["key"]: found for found in stored["slips"]}
+    left = [slip for slip in drawn if slip.key not in results]
+    for found in _outcomes(left, called, told):
+        results[found["key"]] = found
+        _store(told.result, results, keys, seed)
+    _store(told.result, results, keys, seed)
 
 
-def run_again(result: Path, called: Called, seconds: float, end: float) -> None:
-    """Run the survivors of a stored result again, wherever their code stands now. Each keeps its place
-    among the slips.
+def run_again(stored: dict[str, Any], drawn: list[Slip], called: Called, told: Told) -> None:
+    """Run the survivors of a stored result again, wherever their code stands now. Each keeps its place among the
+    slips.
     """
-    stored = _stored(result)
-    every = possible()
-    with tempfile.TemporaryDirectory(prefix="burnish-mutants-") as folder:
-        copy = _copy(Path(folder))
-        for place, old in enumerate(stored["slips"]):
-            here = [slip for slip in every if not old["noticed"] and alike(slip, old)]
-            if len(here) == 1 and time.monotonic() < end:
-                found = old | run(here[0], copy, called, seconds)
-                if found["noticed"]:
-                    found.pop("reason", None)
-                stored["slips"][place] = found | {"drawn_as": old.get("drawn_as", old["key"])}
-                noticed = sum(slip["noticed"] for slip in stored["slips"])
-                result.write_text(json.dumps(stored | {"noticed": noticed}, indent=1) + "\n")
-    _say(_stored(result))
+    places = {slip.key: place for place, old in enumerate(stored["slips"]) for slip in drawn if alike(slip, old)}
+    for found in _outcomes(drawn, called, told):
+        old = stored["slips"][places[found["key"]]]
+        new = old | found | {"drawn_as": old.get("drawn_as", old["key"])}
+        if new["noticed"]:
+            new.pop("reason", None)
+        stored["slips"][places[found["key"]]] = new
+        noticed = sum(slip["noticed"] for slip in stored["slips"])
+        told.result.write_text(json.dumps(stored | {"noticed": noticed}, indent=1) + "\n")
+
+
+def found_again(stored: list[dict[str, Any]]) -> list[Slip]:
+    """The stored slips that survived, where they stand today: those that can be told from others."""
+    every, found = possible(), []
+    for old in stored:
+        here = [slip for slip in every if not old["noticed"] and alike(slip, old)]
+        found += here if len(here) == 1 else []
+    return found
 
 
 def alike(slip: Slip, old: dict[str, Any]) -> bool:
@@ -135,72 +154,29 @@ def possible() -> list[Slip]:
     return found
 
 
-def recorded(files: list[str], as_it_is: bool, end: float) -> Called:
-    """What each test calls; a test file is recorded again when it has changed."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    called: Called = {}
-    for file in files:
-        kept = CACHE / f"{file.replace('/', '+')}.json"
-        mark = hashlib.sha256((ROOT / file).read_bytes()).hexdigest()
-        known = json.loads(kept.read_text()) if kept.exists() else {"mark": None, "tests": {}}
-        if known["mark"] != mark and not as_it_is and time.monotonic() < end:
-            known = {"mark": mark, "tests": _record(file)}
-            kept.write_text(json.dumps(known))
-        called |= {test: found for test, found in known["tests"].items() if "outcome" not in found}
-    return called
-
-
-def _record(file: str) -> Called:
-    with tempfile.NamedTemporaryFile(suffix=".json") as out:
-        start = time.monotonic()
-        code = run_pytest(ROOT, [file, "-p", "called"], 1800, extra={"CALLED": out.name})
-        text = Path(out.name).read_text()
-        print(f"recorded {file} in {time.monotonic() - start:.0f} s (exit {code})", flush=True)
-        return json.loads(text) if text else {}
-
-
-def run(slip: Slip, copy: Path, called: Called, seconds: float) -> dict[str, Any]:
-    """Plant the slip, run the tests that could notice it, take it away again."""
-    tests = tests_for(slip, called, seconds)
-    target = copy / "src" / slip.file
-    source = (ROOT / "src" / slip.file).read_text()
-    start = time.monotonic()
-    (copy / FAILED).unlink(missing_ok=True)
-    target.write_text(planted(source, slip.number))
-    code = 0
-    try:
-        while tests and code == 0:
-            expected = sum(called[test]["seconds"] if test in called else UNKNOWN for test in tests)
-            code = run_pytest(copy, [*tests, "-x", "--timeout", "60"], 90 + 5 * expected, failed=copy / FAILED)
-            if code == 1 and (wrong := _fails_anyway(copy, target, source)):
-                called.pop(wrong, None)
-                tests, code = [test for test in tests if test != wrong], 0
-                target.write_text(planted(source, slip.number))
-                continue
-            break
-    finally:
-        target.write_text(source)
-    how = {0: "survived", 5: "survived"}.get(code, "time" if code == -9 else "failed")
-    print(
-        f"{how:9} {len(tests):4} tests {time.monotonic() - start:4.0f} s  {slip.file}:{slip.line} {slip.what}: "
-        f"{slip.before[:60]!r} -> {slip.after[:60]!r}",
-        flush=True,
-    )
-    failed = (copy / FAILED).read_text() if how == "failed" and (copy / FAILED).exists() else ""
-    found = dataclasses.asdict(slip) | {"before": slip.before[:160], "after": slip.after[:160], "key": slip.key}
-    return found | {"noticed": how != "survived", "how": how, "tests": len(tests), "by": failed}
-
-
-def _fails_anyway(copy: Path, target: Path, source: str) -> str | None:
-    """The test that failed last, if it fails in the copy without the slip, too."""
-    failed = (copy / FAILED).read_text() if (copy / FAILED).exists() else ""
-    if not failed or failed in _sound:
-        return None
-    target.write_text(source)
-    if run_pytest(copy, [failed, "--timeout", "60"], 600) == 0:
-        _sound.add(failed)
-        return None
-    return failed
+def recorded(files: list[str], drawn: list[Slip], told: Told) -> Called:
+    """What each test calls in the files with slips. It is recorded again when one of these has changed, and for a test
+    file that has changed.
+    """
+    places = frozenset(slip.file for slip in drawn)
+    sources = _hash("".join(name + _hash((ROOT / "src" / name).read_text()) for name in sorted(places)))
+    state = json.loads(gzip.decompress(told.state.read_bytes())) if told.state.exists() else {}
+    known = state["files"] if state.get("sources") == sources else {}
+    marks = {file: _hash((ROOT / file).read_text()) for file in files}
+    new = [file for file in files if known.get(file, {}).get("mark") != marks[file]]
+    new.sort(key=lambda file: (Path(file).parts[1] not in SLOWEST, -(ROOT / file).stat().st_size))
+    saved = time.monotonic()
+    tasks = [(mutant_workers.record, (file, places, told.end)) for file in new]
+    for number, tests in _done(tasks, told):
+        if tests is not None:
+            known[new[number]] = {"mark": marks[new[number]], "tests": tests}
+            print(f"recorded {new[number]}: {len(tests)} tests", flush=True)
+        if time.monotonic() > saved + 20:
+            _save(told.state, sources, known)
+            saved = time.monotonic()
+    if new:
+        _save(told.state, sources, known)
+    return {test: found for file in files for test, found in known.get(file, {}).get("tests", {}).items()}
 
 
 def tests_for(slip: Slip, called: Called, seconds: float) -> list[str]:
@@ -215,7 +191,7 @@ def tests_for(slip: Slip, called: Called, seconds: float) -> list[str]:
         near = [t for t, found in called.items() if any(call.startswith(prefix) for call in found["calls"])]
     if not near:  # what runs in another process is not recorded: the test files that speak of the module
         return [*(DEFAULTS if slip.signature else ()), *_speak_of(slip.file)]
-    near.sort(key=lambda t: (called[t]["seconds"] > 5, len(called[t]["calls"]), called[t]["seconds"]))
+    near.sort(key=lambda t: (called[t]["seconds"] > 5, called[t]["size"], called[t]["seconds"]))
     taken, spent = [], 0.0
     for test in near:
         if spent + called[test]["seconds"] <= seconds or not taken:
@@ -238,30 +214,60 @@ def _speak_of(file: str) -> list[str]:
     return [str(test.relative_to(ROOT)) for test in found[:MOST_FILES]]
 
 
-def _copy(folder: Path) -> Path:
-    """The tracked and untracked files of the tree, elsewhere, where they can be changed."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True, text=True
-    )
-    for name in listed.stdout.split("\n"):
-        if name and (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, folder / name)
-    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
-    return folder
+def _outcomes(left: list[Slip], called: Called, told: Told) -> Any:
+    """The result of each slip, as it comes."""
+    tasks = []
+    for slip in left:
+        tests = tests_for(slip, called, told.seconds)
+        seconds = {test: called[test]["seconds"] for test in tests if test in called}
+        tasks.append((mutant_workers.run, (slip, tests, seconds, told.end)))
+    for number, found in _done(tasks, told):
+        if found is not None:
+            slip = left[number]
+            took = f"{found['how']:9} {found['tests']:4} tests {found['seconds']:4} s"
+            change = f"{slip.before[:60]!r} -> {slip.after[:60]!r}"
+            print(f"{took}  {slip.file}:{slip.line} {slip.what}: {change}", flush=True)
+            yield found
+
+
+def _done(tasks: list[tuple[Any, tuple[Any, ...]]], told: Told) -> Any:
+    """Number and result of each task as it ends, a few at a time, until the time is over."""
+    if not tasks or time.monotonic() > told.end:
+        return
+    waiting = iter(enumerate(tasks))
+    with mutant_workers.workers(min(told.workers, len(tasks))) as pool:
+        running: dict[Future[Any], int] = {}
+        while True:
+            while len(running) < told.workers and time.monotonic() < told.end:
+                number, (work, arguments) = next(waiting, (-1, (None, ())))
+                if work is None:
+                    break
+                running[pool.submit(work, *arguments)] = number
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                yield running.pop(future), future.result()
+
+
+def _save(state: Path, sources: str, known: dict[str, Any]) -> None:
+    state.parent.mkdir(parents=True, exist_ok=True)
+    state.write_bytes(gzip.compress(json.dumps({"sources": sources, "files": known}).encode()))
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _stored(result: Path) -> dict[str, Any]:
     return json.loads(result.read_text()) if result.exists() else {"slips": []}
 
 
-def _store(result: Path, results: dict[str, dict[str, Any]], keys: list[str], seed: int) -> dict[str, Any]:
+def _store(result: Path, results: dict[str, dict[str, Any]], keys: list[str], seed: int) -> None:
     """Write what is known so far: the slips of this draw, and how many of them were noticed."""
     done = [results[key] for key in keys if key in results]
     noticed = sum(found["noticed"] for found in done)
     found = {"seed": seed, "wanted": len(keys), "run": len(done), "noticed": noticed, "slips": done}
     result.write_text(json.dumps(found, indent=1) + "\n")
-    return found
 
 
 def _say(found: dict[str, Any]) -> None:
@@ -270,10 +276,8 @@ def _say(found: dict[str, Any]) -> None:
             print(f"survived: {slip['file']}:{slip['line']} {slip['what']}: {slip['before']} -> {slip['after']}")
             print(f"          {slip.get('reason', 'no reason is known')}")
     share = found["noticed"] / max(1, found["run"])
-    print(
-        f"{found['noticed']} of {found['run']} slips noticed ({share:.0%}); {found['wanted'] - found['run']} not run "
-        "yet"
-    )
+    left = found["wanted"] - found["run"]
+    print(f"{found['noticed']} of {found['run']} slips noticed ({share:.0%}); {left} not run yet")
 
 
 if __name__ == "__main__":

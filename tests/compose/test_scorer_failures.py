@@ -167,15 +167,15 @@ def test_versions_are_recorded_and_a_change_is_said(small_model: Path, tmp_path:
     folder = tmp_path / "run"
     burnish.train("grpo", reward=f"{own}:f", shape="overlong(0.5)", steps=1, out=str(folder), **options)
     (first,) = json.loads((folder / "scorers.json").read_text())
-    assert first["step"] == 0 and [len(v) for v in first["versions"].values()] == [10, 10]
+    assert first["after"] == 0 and [len(v) for v in first["versions"].values()] == [10, 10]
     own.write_text("def f(completions, **columns):\n    return [-float(len(c)) for c in completions]\n")
     heard = Heard()
     resume(folder, steps=2, observer=heard)
     before, after = json.loads((folder / "scorers.json").read_text())
-    assert before == first and after["step"] == 1 and after["versions"]["overlong"] == first["versions"]["overlong"]
+    assert before == first and after["after"] == 1 and after["versions"]["overlong"] == first["versions"]["overlong"]
     said = [text for text in heard.warnings if "other versions of the rewards" in text]
     assert said == [
-        f"from step 1 on other versions of the rewards score (f {first['versions']['f']} -> {after['versions']['f']}): "
+        f"from step 2 on other versions of the rewards score (f {first['versions']['f']} -> {after['versions']['f']}): "
         "they may mean something else now"
     ]
 

@@ -96,5 +96,5 @@ def test_a_passed_canary_raises_the_alarm_in_its_step(small_model: Path, tmp_pat
     assert result.metrics[0]["canaries_passed"] == 4
     with burnish.open_store(tmp_path / "run") as store:
         assert [(event["kind"], event["step"]) for event in store.events() if "canary" in event["text"]] == [
-            ("canary", 0)
+            ("canary", 1)
         ]

@@ -201,7 +201,7 @@ def trained(result: Any) -> set[str]:
     """The texts that the first step trained on."""
     found = set()
     with open_store(result.folder) as store:
-        for trace in store.traces(step=0):
+        for trace in store.traces(step=1):
             pieces, end = store.tokens(trace["id"])["pieces"], 0
             for turn in trace["turns"]:
                 end += turn["tokens"]
@@ -223,7 +223,7 @@ def test_replies_of_a_conversation_are_trained_on(
     more = {} if train_on is None else {"train_on": train_on}
     result = go("sft", small_model, tmp_path / "run", task=task, **more)
     assert trained(result) == expected
-    authors = [[turn["author"] for turn in trace["turns"]] for trace in result.traces(step=0)]
+    authors = [[turn["author"] for turn in trace["turns"]] for trace in result.traces(step=1)]
     assert authors[0] == (["task", "demo"] if train_on == "last" else ["task", "demo", "env", "demo"])
 
 

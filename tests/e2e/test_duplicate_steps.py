@@ -50,7 +50,7 @@ def write_again(run: Path, steps: tuple[int, ...]) -> None:
     db.close()
 
 
-@pytest.mark.parametrize("steps", [(3,), (1, 2, 3), (2, 3)])
+@pytest.mark.parametrize("steps", [(4,), (2, 3, 4), (3, 4)])
 def test_duplicate_steps_are_found_and_healed(
     steps: tuple[int, ...], finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -78,11 +78,11 @@ def test_steps_out_of_order_are_sorted(finished: Path, tmp_path: Path) -> None:
     """One process wrote step 4 again before the other wrote steps 2 and 3; after --heal, ids follow the steps."""
     run = tmp_path / "run"
     shutil.copytree(finished, run)
-    write_again(run, (1, 2, 3))
+    write_again(run, (2, 3, 4))
     db = sqlite3.connect(run / "store.sqlite")
     first = {
         step: db.execute("SELECT min(id), count(*) / 2 FROM groups WHERE step = ?", (step,)).fetchone()
-        for step in (1, 2)
+        for step in (2, 3)
     }
     for step, (low, many) in first.items():  # the cut took the first writer's steps 2 and 3, and left its step 4
         gone = f"SELECT id FROM groups WHERE step = {step} AND id < {low + many}"
@@ -111,13 +111,13 @@ def test_an_intact_store_is_not_changed(finished: Path, tmp_path: Path, capsys: 
 def test_mixed_copies_are_refused(finished: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished, run)
-    write_again(run, (2,))
+    write_again(run, (3,))
     db = sqlite3.connect(run / "store.sqlite")
     db.execute("DELETE FROM groups WHERE id = (SELECT max(id) FROM groups)")
     db.commit()
     db.close()
     with open_store(run) as store:
-        assert find_duplicates(store).mixed == (2,)
+        assert find_duplicates(store).mixed == (3,)
     before = recorded(run)
     with pytest.raises(ValueError, match="cannot be healed: the traces of step 3 cannot be told apart"):
         heal(run)

@@ -24,7 +24,7 @@ from burnish.methods.table import find
 from burnish.rollout import asking
 from burnish.rollout.asking import Asker, Questions, answer, waiting
 from burnish.serve import Asked, ChatServer, Question, Session
-from burnish.serve.protocol import Answered, Failure
+from burnish.serve.asked import Answered, Failure
 from burnish.tasks.table import source
 from burnish.util.http_limits import Guesses
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from burnish.serve import ChatServer
-from burnish.serve.protocol import Answered
+from burnish.serve.asked import Answered
 
 CLIENTS, REQUESTS = 64, 20_000
 OWNERS = """

@@ -318,7 +318,10 @@ def test_a_run_that_is_killed_leaves_no_process(file: Path) -> None:
     ("name", "why"),
     [
         ("Lost", r"Lost.tasks\('train'\) gives no list of rows \(FileNotFoundError: rows.json\); correct it"),
-        ("Ends", r"mine.py:Ends ended while it was loaded; does loading it, or tasks\(\), end Python\?"),
+        (
+            "Ends",
+            r"mine.py:Ends ended \(exit status 0\) while it was loaded; does loading it, or tasks\(\), end Python\?",
+        ),
         ("None_", r"has no function 'None_'; it has Counts, Late, Bare, Stuck, Lost, Ends"),
     ],
 )

@@ -186,7 +186,10 @@ def test_the_endpoint_is_guarded(small_model: Path) -> None:
         (b'{"messages": []}', "1 to 10000 messages"),
         (b'{"messages": [{"content": "x"}]}', '"role" and "content"'),
         (b'{"messages": [{"role": "user", "content": 3}]}', "must be text"),
-        (b'{"messages": [{"role": "user", "content": "x"}], "n": 2}', "n is 2, which is not supported"),
+        (
+            b'{"messages": [{"role": "user", "content": "x"}], "n": 200}',
+            "n is 200; it must be a whole number from 1 to 128",
+        ),
         (b'{"messages": [{"role": "user", "content": "x"}], "temperature": -1}', "between 0 and 10"),
         (b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": 0}', "at least 1"),
         (b'{"messages": [{"role": "user", "content": "x"}], "tools": 5}', "tools must be a list"),
@@ -257,3 +260,24 @@ def test_a_refused_request_leaves_the_connection_usable_or_says_that_it_closes(s
         assert answer_.status == 401 and b"API key" in answer_.read() and answer_.getheader("Connection") == "close"
     finally:
         server.end()
+
+
+def test_single_replies_can_be_paid(small_model: Path) -> None:
+    """0.5 for each of two replies and 1 for the episode: 2 in all, and the last reply has 0.5 + 1."""
+
+    def run(task: dict[str, Any], base_url: str, api_key: str) -> float:
+        client = openai.OpenAI(base_url=base_url, api_key=api_key, max_retries=0)
+        messages = [dict(message) for message in task["prompt"]]
+        for _ in range(2):
+            reply = client.chat.completions.create(model="policy", messages=messages)
+            client.post("/reward", body={"value": 0.5, "id": reply.id}, cast_to=object)
+            messages += [reply.choices[0].message.model_dump(exclude_none=True), {"role": "user", "content": "again"}]
+        with pytest.raises(openai.BadRequestError, match="has no reply with the id 'other'"):
+            client.post("/reward", body={"value": 0.5, "id": "other"}, cast_to=object)
+        return 1.0
+
+    [group] = hosted(run, 1).call(TASKS, step_with(small_model))
+    [trace] = group.traces
+    assert trace.scores["reward"] == 2.0
+    task, first, env, second = trace.turn_scores["reward"]
+    assert (first, second) == (0.5, 1.5) and task != task and env != env  # NaN: the others are no replies

@@ -21,7 +21,7 @@ from burnish.store.reader import open_store
 pytestmark = guards("run/kernels.py", "kernels")
 
 needs_kernels = pytest.mark.skipif(build.kernels() is None, reason=f"no kernels here: {build.why_not()}")
-SAID = "from step 1 on the run uses other CPU kernels (before: "
+SAID = "from step 2 on the run uses other CPU kernels (before: "
 
 
 class Heard(Observer):
@@ -63,9 +63,9 @@ def resumed_elsewhere(folder: Path, **environment: str) -> subprocess.CompletedP
 
 
 def steps(folder: Path) -> list[tuple[int, str]]:
-    """From which step on which library computed."""
+    """After how many steps which library computed."""
     stored = json.loads((folder / "kernels.json").read_text())
-    return [(one["step"], one.get("sha256", one.get("none"))) for one in stored]
+    return [(one["after"], one.get("sha256", one.get("none"))) for one in stored]
 
 
 def ours() -> str:
@@ -77,7 +77,7 @@ def ours() -> str:
 @needs_kernels
 def test_a_run_records_its_kernels(run: Path) -> None:
     (found,) = json.loads((run / "kernels.json").read_text())
-    assert found["step"] == 0 and found["sha256"] == ours()
+    assert found["after"] == 0 and found["sha256"] == ours()
     assert found["version"] and "-march=native" in found["flags"] and found["features"]
     with open_store(run) as store:
         assert store.info()["kernels"]["sha256"] == ours()
@@ -112,7 +112,7 @@ def test_a_resume_without_kernels_is_refused_under_exact(exact_run: Path) -> Non
 
 @needs_kernels
 def test_kernels_that_computed_nothing_that_is_left_are_forgotten(run: Path) -> None:
-    """Others began at step 1 and saved nothing: the steps before it are ours."""
+    """Others began after step 1 and saved nothing, in a file of the older form: the steps before are ours."""
     stored = json.loads((run / "kernels.json").read_text())
     (run / "kernels.json").write_text(json.dumps([*stored, {"step": 1, "none": "another machine"}]))
     heard = Heard()

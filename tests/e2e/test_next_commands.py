@@ -23,7 +23,7 @@ import hashlib
 def coin(completions):
     return [float(hashlib.md5(text.encode()).digest()[0] % 2) for text in completions]
 """
-QUICK = ("--steps", "1", "--prompts", "2", "--eval-tasks", "2", "--max-new-tokens", "8", "--device", "cpu", "--quiet")
+QUICK = ("--steps", "2", "--prompts", "2", "--eval-tasks", "2", "--max-new-tokens", "8", "--device", "cpu", "--quiet")
 
 
 def data(kind: str, path: Path) -> str:
@@ -58,6 +58,7 @@ def data(kind: str, path: Path) -> str:
         ("kto", "pairs", ()),
         ("reward_model", "pairs", ()),
         ("reward_model", "pairs", ("--chat-template", "own.jinja", "--system-prompt", "Be brief.", "--model", "small")),
+        ("reward_model", "pairs", ("--lora", "2", "--lora-alpha", "4", "--tools", "tool.py:look")),
         ("process_reward_model", "steps", ()),
         ("genarm_rm", "pairs", ()),
         ("ppo", "prompts", ("--n", "2", "--reward", "COIN")),
@@ -70,6 +71,7 @@ def test_next_commands_work(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "coin.py").write_text(COIN)
+    (tmp_path / "tool.py").write_text(TOOL)
     if "small" in more:  # another model than the default, without a template of its own
         (make_model(tmp_path / "small") / "chat_template.jinja").rename("own.jinja")
     words = [word.replace("COIN", "coin.py:coin") for word in more]
@@ -82,6 +84,11 @@ def test_next_commands_work(
     if "small" in more:
         (trained,) = [command for command in commands if "--reward-model" in command]
         assert trained[trained.index("--model") + 1] == "small" and "--chat-template" in trained
+    if "--lora" in more:
+        (trained,) = [command for command in commands if "--reward-model" in command]
+        assert all(
+            f" {flag} " in " ".join(trained) for flag in ("--lora 2", "--lora-alpha 4.0", "--tools tool.py:look")
+        )
     for command in commands:
         assert command[0] == "burnish"
         if command[1] == "chat":
@@ -127,14 +134,18 @@ def test_products_that_order_no_pairs_are_read_by_what_reads_them(
     rows(tmp_path / "why.jsonl", *labelled)
     words = ["--column", "why", "--cannot", "late", "--should-not", "rude"]
     assert main(["train", "refusal_classifier", "--task", "why.jsonl", *words, *QUICK, "--out", "why"]) == 0
-    assert main(["train", "global_value_model", "--task", "sort", *QUICK, "--out", "value"]) == 0
-    assert main(["train", "vas_value", "--task", "sort", *QUICK, "--out", "values"]) == 0
+    (tmp_path / "coin.py").write_text(COIN)
+    sampled = ("--reward", "coin.py:coin", "--temperature", "0.7")
+    assert main(["train", "global_value_model", "--task", "sort", "--lora", "2", *QUICK, "--out", "value"]) == 0
+    assert main(["train", "vas_value", "--task", "sort", *sampled, "--lora", "2", *QUICK, "--out", "values"]) == 0
     printed = capsys.readouterr().out.splitlines()
     commands = [shlex.split(line.removeprefix("next:")) for line in printed if line.startswith("next:")]
     assert [command[1:3] for command in commands] == [
         *(["refusals", "why/model"], ["train", "--resume"], ["train", "dvpo"], ["train", "--resume"]),
         *(["train", "vas"], ["train", "--resume"]),
     ]
+    assert "--lora 2" in " ".join(commands[2]) and "--lora" not in commands[4], "vas trains no model"
+    assert {"--reward", "coin.py:coin", "--temperature", "0.7"} <= set(commands[4])
     assert main([*commands[0][1:], "--device", "cpu"]) == 0
     assert main([*commands[2][1:], *QUICK, "--out", "next"]) == 0
     assert main([*commands[4][1:], *QUICK, "--out", "guided"]) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,14 @@ import torch
 from runs import go, rows
 
 from burnish.cli import main
+from burnish.core.step import Notes
 from burnish.core.types import Clock
+from burnish.evals.evaluate import Interval, interval, ratio
 from burnish.evals.heldout import Outcome
+from burnish.learn.batch import Micro, Row
 from burnish.learn.term import Live
-from burnish.learn.terms.compared import Replies, _first_is_best
+from burnish.learn.terms.compared import Replies, _first_is_best, pair_term
+from burnish.learn.units import note_tasks
 from burnish.report import final_message
 
 PAIRS = [{"prompt": f"{i} + 1 =", "chosen": f"It is {i + 1}.", "rejected": f"I like {i}."} for i in range(40)]
@@ -61,3 +66,42 @@ def test_the_list_of_runs_shows_the_accuracy(
     (result.folder / "evaluation.json").unlink()
     assert main(["runs", str(tmp_path)]) == 0
     assert f"{result.metrics[1]['heldout/reply/accuracy']:.1%} so far" in capsys.readouterr().out
+
+
+def test_the_notes_of_tasks_add_up_to_those_of_all() -> None:
+    """Three pairs of two groups, one right, one tied, one wrong: group 4 has 1.5 of 2 right, group 7 none of 1."""
+    rows_of = [Row(None, group, 1, {}, {}) for group in (7, 7, 4, 4, 4)]  # type: ignore[arg-type]
+    pairs = torch.tensor([[2, 3], [2, 4], [0, 1]])
+    none = torch.zeros(0)
+    live = Live(outputs={}, streams={}, row=none.long(), rows=5, pairs=pairs, lists=[], group=none, clock=Clock(0, 1))
+    live.note_order(torch.tensor([2.0, 1.0, 0.0]), torch.tensor([1.0, 1.0, 1.0]))
+    notes, term = Notes(), pair_term(lambda chosen, rejected, beta: none)
+    note_tasks(notes, term, live, torch.ones(3, dtype=torch.float64), Micro(tuple(rows_of)))
+    told = {name: value for name, value in notes.sums().items() if "/accuracy" in name}
+    assert told == {"reply/accuracy@4": (1.5, 2.0), "reply/accuracy@7": (0.0, 1.0)}
+
+
+def test_a_ratio_is_drawn_by_tasks() -> None:
+    """Tasks of 1 and 3 tokens with sums 2 and 3: the mean is 5 / 4; drawn twice the same, 2 and 1."""
+    found = ratio([(2.0, 1.0), (3.0, 3.0)])
+    assert (found.mean, found.low, found.high) == (1.25, 1.0, 2.0)
+    assert ratio([(1.0, 2.0)] * 5) == Interval(0.5, 0.5, 0.5)
+    assert interval([0.0, 1.0, 1.0]) == ratio([(0.0, 1.0), (1.0, 1.0), (1.0, 1.0)])
+
+
+@pytest.mark.parametrize(("method", "flags"), [("sft", []), ("dpo", ["--reference"])])
+def test_intervals_are_those_of_burnish_eval(
+    method: str, flags: list[str], small_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run measures rows by its terms, `burnish eval` by log-probs: value and interval agree."""
+    data = [{"prompt": row["prompt"], "completion": row["chosen"]} for row in PAIRS] if method == "sft" else PAIRS
+    task = rows(tmp_path / "rows.jsonl", *data)
+    result = go(method, small_model, tmp_path / "run", task=task, steps=2, eval_tasks=9, prompts=8, lr=1e-5)
+    assert result.after is not None and result.after.value.low < result.after.value.high or method == "dpo"
+    flags = [*flags, str(small_model)] if flags else ["--measure", "likelihood"]
+    assert main(["eval", str(result.model_path), "--task", task, "--tasks", "9", "--json", *flags]) == 0
+    told = json.loads(capsys.readouterr().out)
+    found = told["accuracy" if method == "dpo" else "nll"]
+    value = result.after.value  # the run draws the nine held-out rows in another order, which moves the resamples
+    assert value.mean == pytest.approx(found["mean"], rel=1e-4)
+    assert [value.low, value.high] == pytest.approx([found["low"], found["high"]], rel=5e-3)

@@ -81,7 +81,7 @@ def test_objects_all_the_way(loaded: tuple[Any, Any], tmp_path: Path) -> None:
     assert steps == result.metrics["reward"]
     for row in result.metrics:
         assert {"reward/length", "reward/correct"} <= row.keys()
-    first = result.traces(step=0)[0]["scores"]
+    first = result.traces(step=1)[0]["scores"]
     whole = 0.5 * first["reward/length"] + first.get("reward/correct", 0.0)
     assert first["reward"] == pytest.approx(whole)
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())  # a copy is trained
@@ -115,7 +115,7 @@ def test_the_result_shows_itself(small_model: Path, tmp_path: Path) -> None:
     assert set(plot.svg()) == {"reward", "reward/length"} and "<svg" in plot._repr_html_()
     assert "<svg" in result._repr_html_()
     table = result.metrics.to_pandas()
-    assert list(table.index) == [0, 1] and list(table["reward"]) == result.metrics["reward"]
+    assert list(table.index) == [1, 2] and list(table["reward"]) == result.metrics["reward"]
     assert "reward/length" in repr(result.metrics)
     with pytest.raises(KeyError, match="there is no metric 'rewards'; there are .*reward"):
         result.metrics["rewards"]

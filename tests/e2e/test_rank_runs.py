@@ -237,6 +237,27 @@ def test_a_killed_rank_ends_the_run_with_one_sentence(small_model: Path, tmp_pat
 @linux
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
+def test_an_elastic_run_goes_on_with_the_ranks_that_are_left(rank: int, small_model: Path, tmp_path: Path) -> None:
+    """Nothing of the steps before is lost, and the command ends as if nobody had been lost."""
+    out = tmp_path / "run"
+    words = ["grpo", "--model", str(small_model), "--task", "sort", "--steps", "12", "--prompts", "4", "--n", "2"]
+    words += ["--max-new-tokens", "8", "--eval-tasks", "0", "--save-every", "1", "--ranks", "2", "--elastic"]
+    process = started([*words, "--out", str(out)])
+    while not (out / "checkpoints" / "step-000003").is_dir():
+        assert process.poll() is None, ended(process)
+        time.sleep(0.01)
+    os.kill(of_rank(process.pid, rank), signal.SIGKILL)
+    said = ended(process)
+    assert process.returncode == 0, said
+    killed = "was killed by SIGKILL (as by a machine that is out of memory)"
+    assert said.count(f"rank {rank} {killed}; resuming with 1 of 2 ranks (--elastic)") == 1, said
+    assert "so the run was ended" not in said and "step 12/12" in said, said
+    assert [row["step"] for row in metrics(out)] == list(range(12))
+
+
+@linux
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 @pytest.mark.parametrize("launcher", [BURNISH, TORCHRUN], ids=["ranks", "torchrun"])
 def test_a_run_that_lost_a_rank_resumes(
@@ -249,7 +270,7 @@ def test_a_run_that_lost_a_rank_resumes(
     resumed = started(["--resume", str(out), "--ranks", "2"])
     said = ended(resumed)
     assert resumed.returncode == 0, said
-    assert [row["step"] for row in metrics(out)] == list(range(16))
+    assert [row["step"] for row in metrics(out)] == list(range(1, 17))
     for now, then in zip(metrics(out), metrics(shared), strict=False):
         assert all(now[key] == value for key, value in then.items() if "heldout" not in key), now["step"]
 

@@ -142,7 +142,7 @@ def test_a_run_that_nobody_disturbs(straight: Path) -> None:
         assert store.state() == "finished"
     assert [m["staleness"] for m in metrics[:3]] == [0, 1, 1]
     probed = [m["step"] for m in metrics if "mismatch/probe" in m]
-    assert probed == [0, 2, 3, 4, 5, 6, 7], "the proof is had after every publish, and noted where it is first used"
+    assert probed == [1, 3, 4, 5, 6, 7, 8], "the proof is had after every publish, and noted where it is first used"
     assert all(m.get("mismatch/probe", 0.0) == 0.0 for m in metrics)
 
 

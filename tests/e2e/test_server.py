@@ -56,12 +56,12 @@ def test_the_api_answers_from_the_store(browser: Browser, root: Path) -> None:
     _, found, _ = browser.ask(f"/api/metrics?run={RUN}")
     assert found["metrics"]["series"]["reward"] == [m["reward"] for m in metrics] and found["config"]["n"] == 4
     assert (
-        found["metrics"]["steps"] == [0, 1, 2]
+        found["metrics"]["steps"] == [1, 2, 3]
         and "total" in found["timings"]["series"]
         and found["evaluation"]["after"]
     )
-    _, later, _ = browser.ask(f"/api/metrics?run={RUN}&after=1")
-    assert later["metrics"]["steps"] == [2]
+    _, later, _ = browser.ask(f"/api/metrics?run={RUN}&after=2")
+    assert later["metrics"]["steps"] == [3]
     _, page, _ = browser.ask(f"/api/traces?run={RUN}&limit=10&order=oldest")
     assert len(page["rows"]) == 10 and page["more"] and page["rows"][0]["text"] == first["text"]
     _, rest, _ = browser.ask(f"/api/traces?run={RUN}&limit=200&offset=10&order=oldest")
@@ -75,7 +75,7 @@ def test_the_api_answers_from_the_store(browser: Browser, root: Path) -> None:
     _, elsewhere, _ = browser.ask(f"/api/prompt?run={RUN}&task={first['task'].replace(' ', '%20')}")
     assert {row["run"] for row in elsewhere} == {"grpo 0+é", "grpo 1+é"} or elsewhere[0]["run"] == "grpo 0+é"
     assert browser.ask(f"/api/steps?run={RUN}")[1] == {
-        "steps": [0, 1, 2],
+        "steps": [1, 2, 3],
         "phases": ["main"],
         "state": "finished",
     }

@@ -76,8 +76,8 @@ def test_recorded_data_is_read_back(tokenizer: Any, tmp_path: Path) -> None:
     written.event("saved", "a checkpoint", step=0)
     written.close()
     with open_store(tmp_path) as store:
-        assert store.metrics() == [{"step": 0, "reward": 0.5, "odd": None, "count": 3, "heldout/accuracy": 0.25}]
-        assert store.timings() == [{"step": 0, "learn": 0.25, "total": 0.5}]
+        assert store.metrics() == [{"step": 1, "reward": 0.5, "odd": None, "count": 3, "heldout/accuracy": 0.25}]
+        assert store.timings() == [{"step": 1, "learn": 0.25, "total": 0.5}]
         assert store.config() == {"method": "grpo"} and store.state() == "finished"
         assert [(e["kind"], e["text"]) for e in store.events() if e["level"] == "info"] == [("saved", "a checkpoint")]
         first, second, third = store.traces()
@@ -191,7 +191,7 @@ def test_cut_deletes_later_steps_and_their_search_entries(tokenizer: Any, tmp_pa
         if last == 3:
             cut(tmp_path, 1)
             with open_store(tmp_path) as store:
-                assert [m["step"] for m in store.metrics()] == [0] and store.count() == 1
+                assert [m["step"] for m in store.metrics()] == [1] and store.count() == 1
                 assert not store.traces(search="word2") and store.traces(search="word0")
     with open_store(tmp_path) as store:
         assert [t["id"] for t in store.traces()] == [1, 2] and [m["reward"] for m in store.metrics()] == [0, 1]
@@ -331,7 +331,9 @@ def test_a_killed_run_leaves_whole_steps_and_resumes_exactly(small_model: Path, 
     with open_store(killed) as store:
         assert store.state() == "failed"  # recorded as running, but the process is dead
         steps = [m["step"] for m in store.metrics()]
-        assert steps == list(range(len(steps))) and len(steps) >= 6  # nothing before the last checkpoint is missing
+        assert (
+            steps == list(range(1, len(steps) + 1)) and len(steps) >= 6
+        )  # nothing before the last checkpoint is missing
         assert {t["step"] for t in store.traces(limit=None)} == set(steps)
         assert store.sql("PRAGMA integrity_check")[0]["integrity_check"] == "ok"
     resume(killed, steps=9)

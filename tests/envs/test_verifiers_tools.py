@@ -21,8 +21,8 @@ from burnish.models.known_models import TINY
 from burnish.models.load import load_chat
 from burnish.models.template import Style
 from burnish.serve import ChatServer
+from burnish.serve.asked import Answered
 from burnish.serve.conversation import Conversations
-from burnish.serve.protocol import Answered
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.source import Source
 from burnish.tasks.task_set import task_set

@@ -88,20 +88,36 @@ class Talk:
         raise AssertionError(f"nobody asked for the text of {tokens.tolist()}")
 
 
-@pytest.fixture(scope="module", params=list(KINDS))
+ADAPTED = ", LoRA"
+
+
+@pytest.fixture(scope="module", params=[*KINDS, *(kind + ADAPTED for kind in KINDS)])
 def working(request: pytest.FixtureRequest) -> Iterator[ComputeCopy]:
     import transformers
 
-    kind, shape = KINDS[request.param]
+    name, adapted, _ = request.param.partition(ADAPTED)
+    kind, shape = KINDS[name]
     config = getattr(transformers, kind)(**COMMON, **shape)
     config._attn_implementation = attention.register()
     torch.manual_seed(0)
     with pytest.MonkeyPatch.context() as patch:
-        if "library" in request.param:
+        if "library" in name:
             patch.setattr(decoder, "OURS", 0)
-        made = ComputeCopy(transformers.AutoModelForCausalLM.from_config(config).cuda(), frozen=True, exact=True)
+        model = transformers.AutoModelForCausalLM.from_config(config).cuda()
+        made = ComputeCopy(with_lora(model) if adapted else model, frozen=not adapted, exact=True)
         assert made.runner.accelerated
         yield made
+
+
+def with_lora(model: torch.nn.Module) -> torch.nn.Module:
+    """Adapters of rank 16 beside all projections that are linear maps, none of whose numbers are zero."""
+    from peft import LoraConfig, get_peft_model
+
+    adapted = get_peft_model(model, LoraConfig(r=16, lora_alpha=32, target_modules="all-linear"))  # type: ignore[arg-type]
+    for name, parameter in adapted.named_parameters():
+        if "lora_B" in name:
+            parameter.data = torch.randn_like(parameter) * 0.05
+    return adapted.eval()
 
 
 def asked() -> list[Request]:

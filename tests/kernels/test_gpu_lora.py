@@ -44,23 +44,24 @@ def adapted(kind, joined=True, **how):
         join_projections(model)
     return model
 
-def learn(model, ours, recomputes=False):
+def learn(model, ours, recomputes=False, exact=False):
     packing.on_gpu = lambda device: ours
-    runner = TritonRunner(model, recomputes=recomputes) if ours else TransformersRunner(model)
+    runner = TritonRunner(model, exact, recomputes) if ours else TransformersRunner(model)
     assert runner.accelerated == ours
     trained = [p for p in model.parameters() if p.requires_grad]
     logp = outputs(runner, rows, masks, {"logp"})["logp"]
     return [logp.detach(), *torch.autograd.grad((logp * torch.linspace(-1, 1, len(logp))).sum(), trained)]
 
 @torch.no_grad()
-def decode(model, ours):
+def decode(model, ours, exact=False):
     packing.on_gpu = kv_cache.on_gpu = lambda device: True
     decoder = GpuDecoder(TransformersRunner(model), Plan(3, 12, 20))
     if not ours:
         decoder.fused = None
     else:
         assert decoder.fused is not None and decoder.fused.adapters
-        assert decoder.fused.late == (fused.OURS_ADAPTED > 0)
+        decoder.fused.exact = exact
+        assert decoder.fused.late == (fused.OURS_ADAPTED > 0 and not exact)
     decoder.prefill([torch.arange(6), torch.arange(11)], torch.arange(17).numpy())
     state = RunningBatch(3, 12, (1,), torch.device("cpu"))
     state.put(slice(0, 3), dict(root=[0, 6, 6], root_length=[6, 11, 11], slot=[2, 0, 1], limit=[9] * 3))
@@ -83,6 +84,9 @@ for kind, targets in (("Llama", "all-linear"), *some):
         same(learn(model, True), theirs)
         assert torch.allclose(decode(model, True), decode(model, False), atol=2e-5), kind
     same(learn(model, True, recomputes=True), theirs)
+    if kind == "Llama":
+        same(learn(model, True, exact=True), theirs)
+        assert torch.allclose(decode(model, True, exact=True), decode(model, False), atol=2e-5)
     packing.on_gpu = lambda device: True
     runner = TritonRunner(model)
     with torch.no_grad():

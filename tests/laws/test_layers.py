@@ -4,7 +4,7 @@
          <- reward_functions, judges <- envs, serve <- tasks <- stages <- methods, store <- rewards
          <- compose <- zoo, config <- evals <- datagen, bench, migrate
          <- checkpoint <- run <- simulator <- distributed <- report <- export <- api
-         <- recipes <- compare, commands <- cli
+         <- recipes <- compare <- studies, commands <- cli
     kernels: above engine, reached by lookup alone
 
 Imports inside functions count. Imports for the type checker alone (TYPE_CHECKING) may look up.
@@ -61,6 +61,7 @@ LAYERS: list[set[str]] = [
     {"api"},
     {"recipes"},
     {"compare"},
+    {"studies"},
     {"commands"},
     {"cli"},
     {"__main__"},

@@ -9,8 +9,9 @@ import pytest
 from families import FAMILIES
 
 from burnish.models import prefixes
-from burnish.models.prefixes import WORTH, Prefixes, Rendered
+from burnish.models.prefixes import WORTH, Prefixes
 from burnish.models.template import Style, Template
+from burnish.models.watched_messages import Rendered
 
 VALUES = {"bos_token": "<s>", "eos_token": "</s>"}
 SAY = "{{ '<|' + m.role + '|>' + (m.content or '') + '<|end|>\n' }}"

@@ -136,14 +136,14 @@ def test_a_damaged_state_of_a_recipe_is_a_sentence(state: Any, tmp_path: Path) -
 
 
 def test_a_damaged_line_of_steps_counts_nothing(tmp_path: Path) -> None:
-    line = {"stage": "a", "session": "s", "step": 0, "tokens": 5, "seconds": 1.5}
+    line = {"stage": "a", "session": "s", "done": 1, "tokens": 5, "seconds": 1.5}
     lines = [
         json.dumps(line),
         "1}",
         "{}",
         "[]}",
         "[" * 5000 + "}",
-        json.dumps({**line, "step": []}),
+        json.dumps({**line, "done": []}),
         json.dumps(line)[:9],
     ]
     (tmp_path / STEPS).write_text("\n".join(lines))

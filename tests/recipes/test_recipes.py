@@ -149,13 +149,16 @@ def test_the_fingerprint_of_a_model_changes_with_its_files(tmp_path: Path) -> No
 
 
 def test_tokens_and_time_add_up_over_sessions_and_repeated_steps(tmp_path: Path) -> None:
-    """Session a: steps 0 and 1, 10 and 20 tokens, 2 s, then killed. Session b: step 1 again, 25 tokens, 3 s."""
+    """Session a: two steps of 10 and 20 tokens, 2 s, then killed. Session b: the second again, 25 tokens, 3 s.
+
+    Session a was written by an older burnish, which counted steps from 0.
+    """
     (tmp_path / "steps.jsonl").write_text(
         '{"stage": "x", "session": "a", "step": 0, "tokens": 10, "seconds": 1.0}\n'
         '{"stage": "x", "session": "a", "step": 1, "tokens": 20, "seconds": 2.0}\n'
-        '{"stage": "x", "session": "b", "step": 1, "tokens": 25, "seconds": 2.5}\n'
-        '{"stage": "x", "session": "b", "step": -1, "tokens": 0, "seconds": 3.0}\n'
-        '{"stage": "y", "session": "b", "step": 1, "tokens": 99, "seconds": 9.0}\n'
+        '{"stage": "x", "session": "b", "done": 2, "tokens": 25, "seconds": 2.5}\n'
+        '{"stage": "x", "session": "b", "done": 0, "tokens": 0, "seconds": 3.0}\n'
+        '{"stage": "y", "session": "b", "done": 1, "tokens": 99, "seconds": 9.0}\n'
         '{"stage": "x", "session": "b", "st'
     )
     assert State(tmp_path).spent("x") == (5.0, 35)

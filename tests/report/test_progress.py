@@ -38,7 +38,7 @@ def test_the_display_does_not_grow_with_the_steps(small_model: Path, tmp_path: P
     tracemalloc.start()
     held = []
     for step in range(20_000):
-        metrics = {"step": step, "reward": step / 20_000} | {f"metric {i}": step + i / 7 for i in range(40)}
+        metrics = {"step": step + 1, "reward": step / 20_000} | {f"metric {i}": step + i / 7 for i in range(40)}
         screen.stepped(Report(Clock(step, 20_000), metrics, {}), {}, 0.1)
         held += [tracemalloc.get_traced_memory()[0]] if step + 1 in (5_000, 20_000) else []
     tracemalloc.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,13 +17,15 @@ from test_agent_turns import TASK, nothing
 
 from burnish.core.loop import loop
 from burnish.core.step import Step
-from burnish.core.types import Clock, Group, Trace, Turn
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.envs.guarded import Failure, GuardedEnv
 from burnish.envs.guess import Game, Hidden
 from burnish.envs.tools import ToolEnv
 from burnish.learn.term import Live
 from burnish.learn.terms.sequence import regress_rewards
 from burnish.methods.table import find
+from burnish.rollout.episode import Episode
+from burnish.rollout.replays import branched
 from burnish.tasks.environment import EnvSource
 from burnish.tasks.table import source
 from burnish.zoo.arpo import above, arpo, branching, by_chance, claim_copies, shared_mean
@@ -119,6 +122,36 @@ def test_a_forked_game_goes_its_own_way() -> None:
     tools = ToolEnv([])
     tools.made = 2
     assert tools.fork().made == 2 and tools.fork() is not tools
+
+
+class Meeting:
+    """Replays of it wait for each other: one after the other, none would end."""
+
+    both = threading.Barrier(2, timeout=20)
+    made = 0
+
+    def __init__(self) -> None:
+        type(self).made += 1
+        self.again = self.made > 1
+
+    def reset(self) -> str:
+        return "begin"
+
+    def step(self, action: str) -> tuple[str, float, bool]:
+        if self.again:
+            self.both.wait()
+        return "on", 0.0, False
+
+
+def test_branches_are_replayed_at_the_same_time(small_model: Path) -> None:
+    step = Step(Clock(0, 1), build_cast(find("grpo").build(source("sort"), n=2), small_model), SMALL)
+    episode = Episode(Task("game", ({"role": "user", "content": "begin"},), {"env": Meeting}, "m"), 0, step, "policy")
+    episode.begin()
+    episode.reply(Turn(torch.tensor([5, 6]), "policy", torch.zeros(2), parent=episode.turns[-1]))
+    episode.answer()
+    one, other = branched([(episode, 1, None), (episode, 2, None)])
+    assert not one.failure and not other.failure and Meeting.made == 3
+    assert (one.index, other.index, one.replies) == (1, 2, 1) and one.env is not other.env
 
 
 def branch_traces() -> list[Trace]:

@@ -34,7 +34,7 @@ def head_of(found: dict[str, Any], kind: str, model: str) -> None:
 
 def test_every_field_of_a_whole_answer() -> None:
     """5 tokens are read, 3 written: no two of the three counts are equal."""
-    found = completion(HELLO, asked(logprobs=True, model="m"))
+    found = completion([HELLO], asked(logprobs=True, model="m"))
     head_of(found, "chat.completion", "m")
     assert found.keys() == {"id", "object", "created", "model", "choices", "usage", "prompt_token_ids"}
     assert found["usage"] == {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8}
@@ -47,19 +47,19 @@ def test_every_field_of_a_whole_answer() -> None:
             "token_ids": [11, 12, 13],
             "logprobs": {
                 "content": [
-                    {"token": "Hello", "logprob": -0.5, "top_logprobs": []},
-                    {"token": " you", "logprob": -0.25, "top_logprobs": []},
-                    {"token": "<end>", "logprob": -1.0, "top_logprobs": []},
+                    {"token": "Hello", "logprob": -0.5, "bytes": [*b"Hello"], "top_logprobs": []},
+                    {"token": " you", "logprob": -0.25, "bytes": [*b" you"], "top_logprobs": []},
+                    {"token": "<end>", "logprob": -1.0, "bytes": [*b"<end>"], "top_logprobs": []},
                 ]
             },
         }
     ]
-    plain = completion(HELLO, asked())
+    plain = completion([HELLO], asked())
     assert "logprobs" not in plain["choices"][0] and plain["model"] == "burnish"
 
 
 def test_every_field_of_a_streamed_answer() -> None:
-    found = list(chunks(HELLO, asked(stream=True, model="m")))
+    found = list(chunks([HELLO], asked(stream=True, model="m")))
     assert len({chunk["id"] for chunk in found}) == 1
     for chunk in found:
         head_of(chunk, "chat.completion.chunk", "m")
@@ -89,7 +89,7 @@ def test_a_streamed_answer_is_the_whole_one_in_pieces(
     answered: Answered, tools: tuple[dict[str, Any], ...], reason: str
 ) -> None:
     request = asked(tools=tools)
-    whole, pieces = completion(answered, request), list(chunks(answered, request))
+    whole, pieces = completion([answered], request), list(chunks([answered], request))
     choice = whole["choices"][0]
     assert choice["finish_reason"] == reason == pieces[-1]["choices"][0]["finish_reason"]
     assert all(piece["choices"][0]["finish_reason"] is None for piece in pieces[:-1])
@@ -106,7 +106,7 @@ def test_a_streamed_answer_is_the_whole_one_in_pieces(
 
 
 def test_the_fields_of_a_tool_call() -> None:
-    message = completion(CALLS, asked(tools=TOOLS))["choices"][0]["message"]
+    message = completion([CALLS], asked(tools=TOOLS))["choices"][0]["message"]
     call = message["tool_calls"][0]
     assert message["content"] == "I add." and call.keys() == {"id", "type", "function"} and call["id"]
     assert call["type"] == "function" and call["function"] == {"name": "add", "arguments": json.dumps({"a": 1})}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -203,3 +204,34 @@ def test_one_place_writes_verdicts_on_traces() -> None:
     assert [trace.note for trace in traces] == [{}, {"stop": "end", "why": "not sorted"}]
     with pytest.raises(ValueError, match="shorter"):
         write_verdicts(traces, [Verdict(1.0, True)])
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("raise MemoryError('no room for numpy')", "exit status 1; its last words: MemoryError: no room for numpy"),
+        (
+            "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+            "killed by SIGKILL; its last words: it said nothing",
+        ),
+    ],
+)
+def test_a_process_that_ends_while_it_starts_says_how_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, said: str
+) -> None:
+    """Not after 120 s, but at once; with what it wrote."""
+    (tmp_path / "json.py").write_text(program)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    began = time.monotonic()
+    with pytest.raises(ValueError, match=r"the verifier process ended \(" + re.escape(said) + r"\) while it started"):
+        Verifier().judge({"name": "any"}, [1], ["1"])
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize(("way", "code"), [("os._exit(7)", 7), ("os.kill(os.getpid(), 11)", -11)])
+def test_a_guard_ends_as_its_worker_did(way: str, code: int) -> None:
+    program = f"import os; from burnish.sandbox.guard import fork_guard; fork_guard(); {way}"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE
+    ) as guard:  # a guard ends with its input
+        assert guard.wait(60) == code

@@ -107,6 +107,7 @@ def run_anywhere(
             f"--ranks {config.options.ranks} needs as many processes, and a Python program is one; start it with "
             f"torchrun --nproc-per-node {config.options.ranks} FILE.py, or use burnish train"
         )
+    launch.check_elastic(config.options.elastic)
     ranks = launch.join(config.options.device, config.options.rank_timeout)
     if folder is not None:
         folder.writes = not ranks.rank

@@ -19,9 +19,13 @@ if TYPE_CHECKING:
     from burnish.core.step import Settings
     from burnish.evals.evaluate import Interval
     from burnish.evals.reward_eval import BestOfN, Pair, RewardScorer
+    from burnish.score.judges.kept import Said
     from burnish.score.maths.calibration import Bin
     from burnish.tasks.source import Source
 
+BENCHES = ("", "rewardbench", "rm-bench", "processbench")
+HELD_OUT = 200  # rows
+ALL = 1 << 30
 AT_ONCE = 16  # tasks whose replies are sampled together
 
 
@@ -38,8 +42,13 @@ class EvalRewardOptions:
     """A built-in task (burnish tasks) or a dataset with pairs (columns chosen and rejected)."""
     columns: str | None = None
     """Columns of a dataset that have unusual names: prompt=text,chosen=good."""
-    tasks: Annotated[int, Option(at_least=2)] = 200
-    """Number of held-out rows."""
+    tasks: Annotated[int | None, Option(at_least=2)] = None
+    """Number of rows; by default 200 held-out ones, and all rows of a benchmark."""
+    bench: Annotated[str, Option(choices=BENCHES)] = ""
+    """Measure all rows of --task by the rules of rewardbench, rm-bench or processbench (for process reward models and
+    judges). A built-in task gives rows of the same form."""
+    verdicts: str | None = None
+    """Write what judges said about pairs that they ordered rightly into this .jsonl file, as rows for sft."""
     slice: str | None = None
     """Columns by whose values accuracy is shown, with commas."""
     policy: str | None = None
@@ -76,7 +85,8 @@ def main(words: list[str]) -> int:
     if options.json:
         print(json.dumps({"reward": rewards[0], "task": options.task, **numbers}, indent=1))
         return 0
-    console.print(Text.assemble((rewards[0], "bold cyan"), f" on {options.task}: {numbers['pairs']} held-out pairs"))
+    rows = f"{numbers['rows']} rows" if options.bench else f"{numbers['pairs']} held-out pairs"
+    console.print(Text.assemble((rewards[0], "bold cyan"), f" on {options.task}: {rows}"))
     for part in parts:
         console.print(part)
     return 0
@@ -85,17 +95,24 @@ def main(words: list[str]) -> int:
 def _measured(name: str, options: EvalRewardOptions) -> tuple[dict[str, Any], list[Table | Text]]:
     from burnish.core.step import Settings
     from burnish.evals import reward_eval
+    from burnish.score.judges.kept import check_keep, listening
     from burnish.score.maths.calibration import calibration_error
     from burnish.tasks.resolve import resolve_task
 
+    check_keep(options.verdicts or "")
+
     source = resolve_task(options.task, columns=options.columns)
+    if options.bench:
+        return _bench(name, source, options)
     if options.policy and options.gold is None:
         _require_verifier(source)
     settings = Settings(max_new_tokens=options.max_new_tokens, max_length=options.max_length)
     scorer = _scorer(name, source, settings, options.device)
-    pairs = reward_eval.scored_pairs(scorer, source, options.tasks)
+    tasks = options.tasks or HELD_OUT
+    with listening() as said:
+        pairs = reward_eval.scored_pairs(scorer, source, tasks)
     curve = reward_eval.reliability([pair.margin for pair in pairs])
-    contrast = reward_eval.consistency(scorer, source, options.tasks)
+    contrast = reward_eval.consistency(scorer, source, tasks)
     columns = [column.strip() for column in (options.slice or "").split(",") if column.strip()]
     by_slice = reward_eval.slices(pairs, columns)
     numbers: dict[str, Any] = {
@@ -113,10 +130,36 @@ def _measured(name: str, options: EvalRewardOptions) -> tuple[dict[str, Any], li
     if best:
         numbers["best_of_n"] = [asdict(one) for one in best]
         parts += [_curve_table(best), *_drawn(best)]
+    if options.verdicts:
+        numbers["verdicts"] = _keep_verdicts(options.verdicts, reward_eval.right_verdicts(said, pairs))
+        parts.append(Text(f"{numbers['verdicts']} of {len(said)} verdicts: {options.verdicts}", style="dim"))
     if options.svg:
         numbers["files"] = _write_charts(options.svg, curve, best)
         parts.append(Text(f"written: {', '.join(numbers['files'])}", style="dim"))
     return numbers, parts
+
+
+def _bench(name: str, source: Source, options: EvalRewardOptions) -> tuple[dict[str, Any], list[Table | Text]]:
+    """The rows of a benchmark, by its own rules."""
+    from burnish.commands import reward_benches
+    from burnish.core.step import Settings
+
+    if options.policy or options.verdicts:
+        raise ValueError("--bench measures rows by the rules of a benchmark alone; leave out --policy and --verdicts")
+    settings = Settings(max_length=options.max_length, max_new_tokens=options.max_new_tokens, on_long="truncate")
+    size = source.size("heldout")
+    tasks = options.tasks or (HELD_OUT if size is None else ALL)
+    if options.bench == "processbench":
+        return reward_benches.of_steps(name, source, tasks, settings, options.device)
+    scorer = _scorer(name, source, settings, options.device)
+    return reward_benches.of_pairs(options.bench, scorer, source, tasks)
+
+
+def _keep_verdicts(path: str, said: list[Said]) -> int:
+    """Write the rows; how many there are."""
+    rows = list(dict.fromkeys(json.dumps(one.row(), ensure_ascii=False) for one in said))
+    Path(path).write_text("".join(row + "\n" for row in rows), encoding="utf-8")
+    return len(rows)
 
 
 def _require_verifier(source: Source) -> None:
@@ -174,15 +217,11 @@ def _best_of_n(scorer: RewardScorer, source: Source, settings: Settings, options
     assert options.policy is not None
     models = load_policy(options.policy, settings, options.device)
     chat = models["policy"].chat
-    if chat.identity != scorer.reader.chat.identity:
-        raise ValueError(
-            f"{options.policy} and the reward model have different tokenizers; sample from a model of the same family"
-        )
     gold_scorer = _scorer(options.gold, source, settings, options.device) if options.gold else None
 
     def gold(groups: list[Group]) -> list[list[float]]:
         if gold_scorer is not None:
-            return gold_scorer.scores(groups)
+            return gold_scorer.scores(gold_scorer.read_again(groups, chat))
         asked = [(group.task, trace) for group in groups for trace in group.traces]
         found = judge(source, [task for task, _ in asked], [reply_text(trace, chat) for _, trace in asked])
         flat = iter(verdict.score for verdict in found)
@@ -193,7 +232,7 @@ def _best_of_n(scorer: RewardScorer, source: Source, settings: Settings, options
     groups: list[Group] = []
     for i in range(0, len(asked), AT_ONCE):
         groups += sample(options.n, temperature=options.temperature).call(asked[i : i + AT_ONCE], step)
-    proxies, golds = reward_eval.sampled_scores(scorer, gold, groups)
+    proxies, golds = reward_eval.sampled_scores(scorer, gold, groups, chat)
     return reward_eval.best_of_curve(proxies, golds)
 
 

@@ -18,6 +18,8 @@ from burnish.core.option import Option
 from burnish.util.terminal import stdout_console
 
 if TYPE_CHECKING:
+    from burnish.core.parts import Rollout
+    from burnish.core.roles import Role
     from burnish.core.scorer import Named
     from burnish.datagen.preference_data import Made, Recipe
     from burnish.datagen.unfinished_file import UnfinishedFile
@@ -37,7 +39,8 @@ class PairsOptions:
     continues."""
 
     model: str = "tiny"
-    """The model that replies: a name (burnish models) or a directory."""
+    """The model that replies: a name (burnish models), a directory or endpoint(URL, NAME); several with a plus sign
+    between them, of which each prompt gets as many as --n, drawn at random."""
     task: str = "sort"
     """A built-in task (burnish tasks), gym:NAME, or a dataset: the prompts, and the verifier that scores."""
     out: str = ""
@@ -58,6 +61,8 @@ class PairsOptions:
     """Sample from the likeliest tokens that have this probability together."""
     max_new_tokens: Annotated[int, Option(at_least=1)] = 64
     """The longest reply, in tokens."""
+    principles: str | None = None
+    """A file with a principle in each line: each reply is asked for under one of them, as its system message."""
     keep_cut_off: bool = False
     """Compare replies that reached max_new_tokens, too; by default they are left out."""
     min_margin: Annotated[float, Option(at_least=0)] = 0.0
@@ -158,7 +163,9 @@ def _write(file: UnfinishedFile, options: PairsOptions, recipe: Recipe) -> None:
     settings = Settings(max_new_tokens=options.max_new_tokens)
     style = Style(read_template(options.chat_template), options.system_prompt, options.template_option)
     more = {name: role for one in rewards for name, role in one.scorer.models.items()}
-    models = load_policy(options.model, settings, options.device, style, reward_model=options.reward_model, more=more)
+    base, rollout, others = _writers(options, recipe)
+    more |= others
+    models = load_policy(base, settings, options.device, style, reward_model=options.reward_model, more=more)
     console = Console(stderr=True, highlight=False)
     print_assumed_template(models["policy"].chat, console)
     long = fit(source, Needs((), conversations=False, samples=True), models, "policy", settings, splits=("train",))
@@ -182,9 +189,29 @@ def _write(file: UnfinishedFile, options: PairsOptions, recipe: Recipe) -> None:
             seed=options.seed,
             reward_model=options.reward_model,
             scorer=scored_replies(source, rewards) if rewards else None,
+            rollout=rollout,
         ):
             file.add(made)
             progress.update(bar, completed=file.done)
+
+
+def _writers(options: PairsOptions, recipe: Recipe) -> tuple[str, Rollout | None, dict[str, Role]]:
+    """The model that is loaded as the policy; what samples in its place, where several models write or principles are
+    given; and the models that this needs.
+    """
+    from burnish.core.types import Sampling
+    from burnish.datagen.writers import policy_of, read_principles, read_writers, roles_of, several
+
+    writers, principles = read_writers(options.model), read_principles(options.principles)
+    if len(writers) == 1 and writers[0].role == "policy" and not principles:
+        return options.model, None, {}
+    if recipe.rule == "diverse_vs_usual":
+        raise ValueError(
+            "--rule diverse_vs_usual compares how likely replies were to the model that wrote them, which is unknown "
+            "of endpoints and of replies under a principle; use one --model without --principles, or another rule"
+        )
+    sampling = Sampling(options.temperature, top_p=options.top_p)
+    return policy_of(writers), several(writers, recipe.n, principles, sampling), roles_of(writers)
 
 
 def scored_source(task: str, reward: str | None, columns: str | None) -> tuple[Source, list[Named]]:
@@ -224,6 +251,8 @@ def summary_of(made: Iterable[Made]) -> dict[str, object]:
 
 
 def _show(file: UnfinishedFile, options: PairsOptions, recipe: Recipe, summary: dict[str, Any]) -> None:
+    from burnish.datagen.writers import policy_of, read_writers
+
     if options.json:
         about = asdict(replace(options, rule=recipe.rule))
         print(json.dumps({**{k: about[k] for k in ("model", "task", "out", "format", "rule", "seed")}, **summary}))
@@ -242,4 +271,5 @@ def _show(file: UnfinishedFile, options: PairsOptions, recipe: Recipe, summary: 
     said = [f"{count} {what}" for what, count in left.items() if count]
     means = [f"{name} {value:.3g}" for name, value in summary["means"].items()]
     console.print("; ".join([*([", ".join(said)] if said else []), "mean " + ", ".join(means)]), style="dim")
-    console.print(f"burnish train {TRAINS[options.format]} --model {options.model} --task {file.out}", style="dim")
+    policy = policy_of(read_writers(options.model))
+    console.print(f"burnish train {TRAINS[options.format]} --model {policy} --task {file.out}", style="dim")

@@ -33,7 +33,8 @@ def main(words: list[str]) -> int:
     for i, column in enumerate(("arxiv", "kind", "name", "title")):
         table.add_column(column, style="cyan" if i == 2 else None, no_wrap=i < 3)
     for row in rows:
-        table.add_row(row["arxiv"] or "-", row["kind"], row["name"], row["title"])
+        state = f" ({row['state']})" if "state" in row else ""
+        table.add_row(row["arxiv"] or "-", row["kind"], row["name"], f"{row['title']}{state}")
     stdout_console().print(table)
     stdout_console().print(f"{len({row['id'] for row in rows})} papers.")
     return 0
@@ -55,11 +56,12 @@ FLAGS = (
 
 
 def index() -> list[dict[str, str]]:
-    """One row for each paper of each method, verifier, reward, shape, curriculum, recipe and option."""
+    """One row for each paper of each method, verifier, reward, shape, curriculum, recipe, option and study."""
     from burnish.methods.curricula import CURRICULA
     from burnish.methods.table import METHODS, load_all
     from burnish.recipes.box import boxed
     from burnish.rewards.table import load_scorers
+    from burnish.studies.catalogue import entries as studied
     from burnish.verifiers.table import load_verifiers
 
     load_all()
@@ -69,6 +71,7 @@ def index() -> list[dict[str, str]]:
     entries += [("draw", entry) for entry in CURRICULA.values()]
     entries += [("recipe", entry) for entry in boxed().values()]
     entries += [("flag", entry) for entry in FLAGS]
+    entries += [("study", entry) for entry in studied()]
     return [
         {
             "id": paper.id,
@@ -77,6 +80,7 @@ def index() -> list[dict[str, str]]:
             "kind": kind,
             "name": entry.name,
             "command": entry.example,
+            **({"state": entry.state} if kind == "study" else {}),
         }
         for kind, entry in entries
         for paper in dict.fromkeys(entry.papers)

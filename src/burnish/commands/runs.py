@@ -102,9 +102,11 @@ def _list(folder: str | None, options: RunsOptions) -> int:
 
 def _show(path: Path, options: RunsOptions) -> int:
     from burnish.report.catalogue import duration, readable, summary
+    from burnish.report.summary import held_out_lines
     from burnish.store.reader import open_store
 
     with readable(path), open_store(path) as store:
+        told = held_out_lines(store.evaluation()) if store.state() != "running" else []
         run, info, metrics, events = summary(store, path), store.info(), store.metrics(), store.events()
         samples, count = store.traces(order="newest", limit=3), store.count()
     if options.json:
@@ -125,7 +127,7 @@ def _show(path: Path, options: RunsOptions) -> int:
     for name, text in (
         ("method", f"{run.method} on {run.task}, {Path(run.model).name}, seed {run.seed}"),
         ("steps", f"{run.step} of {run.steps}, {count:,} traces recorded"),
-        ("held-out", run.result),
+        ("held-out", "\n".join(line.removeprefix("held-out ") for line in told) or run.result),
         ("options", "  ".join(f"{k}={v}" for k, v in config.items() if k not in _SHOWN and v is not None)),
         ("versions", ", ".join(f"{k} {environment[k]}" for k in ("burnish", "torch", "python") if k in environment)),
         ("git", f"{git['commit'][:12]} ({git['branch']}){changed}" if git else ""),
@@ -175,7 +177,7 @@ def _show_events(console: Console, events: Sequence[EventRow]) -> None:
     for event in events[-EVENTS:]:
         colour = {"warning": "yellow", "error": "red"}.get(event["level"], "")
         table.add_row(
-            "" if event["step"] is None else str(event["step"] + 1), Text(event["kind"]), Text(event["text"], colour)
+            "" if event["step"] is None else str(event["step"]), Text(event["kind"]), Text(event["text"], colour)
         )
     console.print()
     console.print(table)

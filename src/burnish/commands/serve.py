@@ -13,7 +13,7 @@ from burnish.util.terminal import stdout_console
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """burnish serve MODEL: answer chat completions as an OpenAI-compatible server, on 127.0.0.1.
+    """burnish serve MODEL: answer OpenAI's and Anthropic's protocols, on 127.0.0.1.
 
     MODEL is a name (burnish models), a directory such as runs/DIR/model, or a model of the hub. It prints the base URL
     and the API key that clients need; Ctrl-C ends it. To train an agent: burnish train METHOD --agent file.py:run, or
@@ -21,6 +21,9 @@ class ServeOptions:
 
     port: Annotated[int, Option(at_least=0, at_most=65535)] = 8765
     """The port; 0 takes a free one."""
+    host: str = "127.0.0.1"
+    """The address that it listens on: that of a network card, or all of them, lets containers and other
+    machines in (docs/agents.md). The API key is always needed."""
     max_new_tokens: Annotated[int | None, Option(at_least=1)] = None
     """The longest reply, in tokens, where a request does not say; by default 512, or half of a shorter context."""
     temperature: Annotated[float, Option(at_least=0)] = 1.0
@@ -90,7 +93,7 @@ def serve(model: str, options: ServeOptions, requests: int | None = None) -> Non
     guides.check(models)
     if options.max_new_tokens is None:
         settings = Settings(max_new_tokens=min(512, min(one.context for one in models) // 2))
-    server = ChatServer(model, options.port)
+    server = ChatServer(model, options.port, host=options.host, strict=True)
     session = server.open(name="default")  # before its address is known
     console = stdout_console()
     console.print(f"base URL:  {server.url}/v1", soft_wrap=True)

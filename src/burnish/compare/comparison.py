@@ -32,10 +32,15 @@ def run_jobs(
     workers: int | None = None,
     device: str = "auto",
     limit: float | None = None,
+    file: ResultsFile | None = None,
 ) -> Results:
-    """Run the jobs without a result on all cores or GPUs; results are written to out/results.json as they arrive."""
-    file = ResultsFile(out / "results.json")
-    file.of(jobs[0].budget)
+    """Run the jobs without a result on all cores or GPUs; results are written as they arrive.
+
+    file: where to; by default out/results.json, all of whose results have the same budget
+    """
+    if file is None:
+        file = ResultsFile(out / "results.json")
+        file.of(jobs[0].budget)
     missing = [job for job in jobs if not file.done(job.key)]
     why = ""
     if missing:

@@ -20,6 +20,9 @@ class Job:
     tasks    held-out tasks of the final evaluation; evaluations during training use half of them
     replies  replies per task in the final evaluation
     measure  auto, the measure of what the method learns from; or replies, which candidates have in common
+    learns   the data of the training, where it is not the task that judges (pairs of a file)
+    record   names of metrics whose values at every step are kept with the result
+    probes   what else is measured on the trained model (compare/probes.py)
     """
 
     label: str
@@ -35,6 +38,9 @@ class Job:
     keep_model: bool = False
     change: dict[str, str] = field(default_factory=dict)
     measure: str = "replies"
+    learns: str = ""
+    record: tuple[str, ...] = ()
+    probes: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -46,7 +52,8 @@ class Job:
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Job:
-        return cls(**{**stored, "budget": Budget(**stored["budget"])})
+        lists = {name: tuple(stored.get(name, ())) for name in ("record", "probes")}
+        return cls(**{**stored, **lists, "budget": Budget(**stored["budget"])})
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,8 @@ class RunResult:
     right    number of correct replies to each held-out task, out of `replies`; empty if replies are not evaluated
     scores   mean reward of the replies to each held-out task, where rewards are graded
     legs     the run lengths that schedules were computed for, one after the other
+    recorded the values of a metric at every step; None where a step has none
+    probed   what a probe measured, a number for each thing that it looked at
     """
 
     label: str
@@ -87,6 +96,8 @@ class RunResult:
     spent: dict[str, float] = field(default_factory=dict)
     legs: tuple[int, ...] = ()
     device: str = ""
+    recorded: dict[str, tuple[float | None, ...]] = field(default_factory=dict)
+    probed: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -101,7 +112,8 @@ class RunResult:
         right = "".join(map(str, self.right)) if self.replies < 10 else list(self.right)
         value = None if math.isnan(self.value) else round(self.value, 6)
         scores = [round(score, 6) for score in self.scores]
-        return {**asdict(self), "right": right, "scores": scores, "value": value}
+        row = {**asdict(self), "right": right, "scores": scores, "value": value}
+        return {key: x for key, x in row.items() if x or key not in ("recorded", "probed")}
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> RunResult:
@@ -114,6 +126,8 @@ class RunResult:
                 "curve": tuple(Mark(**mark) for mark in stored["curve"]),
                 "legs": tuple(stored["legs"]),
                 "scores": tuple(stored.get("scores", ())),
+                "recorded": {name: tuple(values) for name, values in stored.get("recorded", {}).items()},
+                "probed": {name: tuple(values) for name, values in stored.get("probed", {}).items()},
             }
         )
 

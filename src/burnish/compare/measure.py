@@ -69,7 +69,17 @@ def measured_at_start(run: Run, tasks: int, replies: int, *, by: str = "auto") -
         return measured(run, tasks, replies, by=by)
     weights = _digest(run.models[run.method.product].module)
     options = run.config.options
-    key = (weights, options.task, options.reward, options.eval_measure, run.settings.max_new_tokens, tasks, replies)
+    first = run.source.task("heldout", 0).key  # the task that judges need not be that of the options
+    key = (
+        weights,
+        options.task,
+        first,
+        options.reward,
+        options.eval_measure,
+        run.settings.max_new_tokens,
+        tasks,
+        replies,
+    )
     if key not in _STARTS:
         _STARTS[key] = measured(run, tasks, replies, by=by)
     return _STARTS[key]

@@ -93,7 +93,7 @@ class ComparisonPlan:
             if not file.is_file():
                 continue
             before, now = json.loads(file.read_text()), json.loads(json.dumps(job.to_json()))
-            was = {"measure": REPLIES, **before}  # folders from before there was a choice
+            was = {"measure": REPLIES, "learns": "", "record": [], "probes": [], **before}  # of folders without these
             changed = [name for name in now if name not in ("out", "keep_model") and was.get(name) != now[name]]
             if changed:
                 raise ValueError(

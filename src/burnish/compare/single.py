@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from burnish.compare.budget import Spent
 from burnish.compare.job import Job, Mark, RunResult
 from burnish.compare.measure import measured, measured_at_start
 from burnish.compare.meter import Meter
+from burnish.compare.probes import probed
 from burnish.config.options import Config, configure
 from burnish.core.loop import Report
 from burnish.methods.table import Entry, find
@@ -32,6 +33,8 @@ from burnish.run.folder import Folder
 from burnish.run.lock import RunLock
 from burnish.run.observed import ObservedRun
 from burnish.run.train import Observer, Run, execute, prepare
+from burnish.store.reader import open_store
+from burnish.tasks.resolve import resolve_task
 
 OnProgress = Callable[[float, int, float | None], None]  # share of the budget used, steps done, last held-out value
 
@@ -133,7 +136,8 @@ class _BudgetObserver(Observer):
         """Evaluate the trained model, and return the result of the run."""
         job, spent = self.job, self.meter.spent
         with self.meter.off():
-            end = measured(self.run, job.tasks, job.replies, by=job.measure, done=True)
+            end = measured(self._judged(), job.tasks, job.replies, by=job.measure, done=True)
+            more = probed(self._judged(), job.probes, job.tasks)
         curve = [*self.curve, Mark(spent.steps, spent.of(job.budget.unit), end.value)]
         return RunResult(
             label=job.label,
@@ -152,18 +156,29 @@ class _BudgetObserver(Observer):
             spent=spent.to_json(),
             legs=tuple(self.legs),
             device=str(self.run.models[self.run.method.product].device),
+            recorded=_recorded(self.place, job.record),
+            probed=more,
         )
+
+    def _judged(self) -> Run:
+        """The run with the task that judges its replies, where it learns from other data.
+
+        A reward model gives no replies: the held-out rows of its data judge it.
+        """
+        if not self.job.learns or not self.run.method.generates:
+            return self.run
+        return replace(self.run, source=resolve_task(self.job.task))
 
     def _config(self, steps: int) -> Config:
         job = self.job
-        given = {**job.flags, "task": job.task, "seed": job.seed, "out": job.out, "steps": steps}
+        given = {**job.flags, "task": job.learns or job.task, "seed": job.seed, "out": job.out, "steps": steps}
         return configure(find(job.method), job.method, {**given, "eval_tasks": 0, "eval_every": 0, "keep": 1})
 
     def _mark(self) -> None:
         """Evaluate on half of the held-out tasks, one reply each, and append the point to the curve."""
         with self.meter.off():
             measure = measured if self.curve else measured_at_start
-            now = measure(self.run, max(1, self.job.tasks // 2), 1, by=self.job.measure)
+            now = measure(self._judged(), max(1, self.job.tasks // 2), 1, by=self.job.measure)
         spent = self.meter.spent
         mark = Mark(spent.steps, spent.of(self.job.budget.unit), now.value, "".join(map(str, now.right)))
         self.curve.append(mark)
@@ -185,6 +200,19 @@ def entry_of_job(job: Job) -> Entry:
         return find(job.method)
     parent = job.change["parent"]
     return variant(job.method, parent, Change(**{key: value for key, value in job.change.items() if key != "parent"}))
+
+
+def _recorded(folder: Path, names: Sequence[str]) -> dict[str, tuple[float | None, ...]]:
+    """The values of these metrics at every step, to four digits."""
+    if not names:
+        return {}
+    with open_store(folder) as store:
+        rows = store.metrics()
+    return {name: tuple(_short(row.get(name)) for row in rows) for name in names if any(name in row for row in rows)}
+
+
+def _short(value: object) -> float | None:
+    return float(f"{value:.4g}") if isinstance(value, int | float) else None
 
 
 def _trains_nothing(run: Run) -> bool:

@@ -11,7 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, product
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +23,7 @@ from burnish.evals.evaluate import Interval, pass_at_k
 RESAMPLES = 2000
 PERMUTATIONS = 10_000
 ALL_RELABELLINGS = 20_000  # up to this number all permutations of the runs are tried, else PERMUTATIONS random ones
-_Z = 1.959964  # the normal distribution's 97.5% quantile
+LEVEL = 0.95  # of an interval, unless another is asked for
 
 Matrix = NDArray[np.float64]
 
@@ -67,8 +68,8 @@ def _resampled(key: str, n: int) -> NDArray[np.int64]:
     return randomness.generator(key, n).multinomial(n, np.full(n, 1 / n), RESAMPLES)
 
 
-def interval(x: ArrayLike, bounds: tuple[float, float] | None = (0.0, 1.0)) -> Interval:
-    """The mean of x[s, t] with a 95% interval over seeds and tasks.
+def interval(x: ArrayLike, bounds: tuple[float, float] | None = (0.0, 1.0), level: float = LEVEL) -> Interval:
+    """The mean of x[s, t] with a 95% interval over seeds and tasks, or one of another level.
 
     The 2.5% and 97.5% percentiles of `crossed_draws`, widened around the mean by a factor for few seeds:
 
@@ -82,7 +83,7 @@ def interval(x: ArrayLike, bounds: tuple[float, float] | None = (0.0, 1.0)) -> I
     parts = [
         (float(means.var(ddof=1)) / len(means), len(means) - 1) for means in (x.mean(1), x.mean(0)) if len(means) > 1
     ]
-    return _stretched(float(x.mean()), parts, crossed_draws(x), bounds)
+    return _stretched(float(x.mean()), parts, crossed_draws(x), bounds, level)
 
 
 def contrast(a: ArrayLike, b: ArrayLike) -> Interval:
@@ -104,29 +105,55 @@ def contrast(a: ArrayLike, b: ArrayLike) -> Interval:
 
 
 def _stretched(
-    mean: float, parts: Sequence[tuple[float, int]], draws: Matrix, bounds: tuple[float, float] | None
+    mean: float,
+    parts: Sequence[tuple[float, int]],
+    draws: Matrix,
+    bounds: tuple[float, float] | None,
+    level: float = LEVEL,
 ) -> Interval:
     """The percentiles of draws, widened by Student's t; parts are (variance of the mean, degrees of freedom)."""
     total, spread = sum(v for v, _ in parts), float(draws.std())
     if total <= 1e-15 or spread <= 1e-12:
         return Interval(mean, mean, mean)
-    low, high = (float(q) for q in np.quantile(draws, (0.025, 0.975)))
-    stretch = math.sqrt(sum(v * t_quantile(df) ** 2 for v, df in parts)) / (_Z * spread)
+    low, high = (float(q) for q in np.quantile(draws, ((1 - level) / 2, (1 + level) / 2)))
+    normal = NormalDist().inv_cdf((1 + level) / 2)
+    stretch = math.sqrt(sum(v * t_quantile(df, level) ** 2 for v, df in parts)) / (normal * spread)
     low, high = mean - stretch * (mean - low), mean + stretch * (high - mean)
     return Interval(mean, max(bounds[0], low), min(bounds[1], high)) if bounds else Interval(mean, low, high)
 
 
 @lru_cache(maxsize=4096)
-def _t_quantile(freedom: float) -> float:
+def _t_quantile(freedom: float, level: float) -> float:
     angle = np.linspace(0.0, math.pi / 2, 40_001)
     density = np.cos(angle) ** (freedom - 1)
     share = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
-    return math.sqrt(freedom) * math.tan(float(np.interp(0.95, share / share[-1], angle)))
+    return math.sqrt(freedom) * math.tan(float(np.interp(level, share / share[-1], angle)))
 
 
-def t_quantile(freedom: float) -> float:
-    """The 97.5% quantile of Student's t. With t = sqrt(df) tan(a) its density is cos(a)^(df-1), which is integrated."""
-    return _t_quantile(round(min(max(freedom, 1.0), 1e4), 2))
+def t_quantile(freedom: float, level: float = LEVEL) -> float:
+    """The 97.5% quantile of Student's t, or (1 + level) / 2 of it.
+
+    With t = sqrt(df) tan(a) its density is cos(a)^(df-1), which is integrated.
+    """
+    return _t_quantile(round(min(max(freedom, 1.0), 1e4), 2), level)
+
+
+def signed_test(x: ArrayLike) -> Test:
+    """Two-sided tests of mean(x) = 0 where x[s, t] is a contrast of several candidates on the same seeds and tasks.
+
+    Under the null hypothesis the contrast of a seed, and that of a task, is as likely with the other sign: p is the
+    share of the signs (all 2^S of them for up to 14 seeds) whose mean is at least as large.
+    """
+    x = _matrix(x)
+    seeds = x.mean(1)
+    n = len(seeds)
+    if 2**n <= ALL_RELABELLINGS:
+        signs = np.array(list(product((1.0, -1.0), repeat=n)))
+        runs = float((np.abs(signs @ seeds) >= abs(float(seeds.sum())) - 1e-12).mean())
+    else:
+        runs = _flipped(seeds)
+    tasks = _flipped(x.mean(0)) if x.shape[1] > 1 else 0.0
+    return Test(interval(x, bounds=None), runs, tasks, max(2.0 / 2**n, 1 / PERMUTATIONS) if n > 1 else 1.0)
 
 
 def paired_test(a: ArrayLike, b: ArrayLike) -> Test:

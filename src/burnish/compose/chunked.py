@@ -3,7 +3,8 @@
 A step writes at most `settings.chunk` tokens of every reply that is open. Groups all of whose replies have ended go on
 to score; the others wait, and are written on before and beside the groups of the next step. The last step of a run
 writes all that is open to its end. So every reply that was asked for is learned from once, however long it is, and
-never later than ceil(max_new_tokens / chunk) - 1 steps after the step that drew its task.
+never later than ceil(max_new_tokens / chunk) - 1 steps after the step that drew its task. Episodes with environments
+wait between their turns instead (played_on.py).
 
 (MiniCPM4's chunk-wise rollout, arXiv 2506.07900; partial rollouts of Kimi k1.5, arXiv 2501.12599. docs/async.md says
 what is ours.)
@@ -14,6 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from burnish.compose.played_on import waiting_in
 from burnish.core.method import Method, Phase
 from burnish.core.parts import Asks, Rollout
 from burnish.core.state import State
@@ -87,7 +89,7 @@ def _open_from_record(record: dict[str, Any]) -> Open:
 def chunked(method: Method) -> Method:
     """The method with every rollout that samples writing in chunks. One whose replies cannot wait is refused."""
     phases = tuple(_chunked(method, phase) for phase in method.phases)
-    if not any(memories_of(phase) for phase in phases):
+    if not any(memories_of(phase) or waiting_in(phase) for phase in phases):
         raise ValueError(f"{method.name} samples no replies that could be written in chunks; leave out --chunk")
     return replace(method, phases=phases)
 
@@ -100,7 +102,7 @@ def memories_of(phase: Phase) -> list[Unfinished]:
 def _chunked(method: Method, phase: Phase) -> Phase:
     rollout = phase.rollout
     samples = any(name.endswith(".generate") for name in rollout.reads)
-    if not samples or memories_of(phase):
+    if not samples or memories_of(phase) or waiting_in(phase):
         return phase
     if rollout.asks is None:
         raise ValueError(

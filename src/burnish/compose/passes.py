@@ -16,6 +16,7 @@ from burnish.compose.curricula import drawn
 from burnish.compose.idle import without_idle_models
 from burnish.compose.multi_turn import played
 from burnish.compose.oracle import with_oracle
+from burnish.compose.played_on import played_on
 from burnish.compose.rewards import with_scorers
 from burnish.compose.seats import Opponent, seated
 from burnish.compose.swap import swapped
@@ -37,6 +38,7 @@ class Additions:
     oracle     the preference of --preference
     drop       whether replies without a reward are dropped (--on-reward-failure drop)
     chunk      tokens of a reply that are sampled in one step (--chunk)
+    waits      whether episodes may wait for the next step (--train-when, --step-deadline)
     """
 
     name: str
@@ -49,6 +51,7 @@ class Additions:
     oracle: Named | None = None
     drop: bool = False
     chunk: int | None = None
+    waits: bool = False
 
 
 Pass = Callable[[Method, Additions], Method]
@@ -60,8 +63,15 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("rewards and shapes", lambda method, run: with_scorers(method, run.rewards, run.shapes, run.drop)),
     ("a preference oracle", lambda method, run: with_oracle(method, run.oracle, run.drop)),
     ("no model that nothing reads", lambda method, run: without_idle_models(method)),
+    ("episodes that outlive a step", lambda method, run: _waiting(method, run)),
     ("replies in chunks", lambda method, run: chunked(method) if run.chunk is not None else method),
 )
+
+
+def _waiting(method: Method, run: Additions) -> Method:
+    """--train-when and --step-deadline ask for it, and --chunk where the method plays episodes."""
+    plays = run.chunk is not None and any(phase.rollout.playing is not None for phase in method.phases)
+    return played_on(method) if run.waits or plays else method
 
 
 def composed(method: Method, run: Additions) -> Method:

@@ -255,7 +255,8 @@ class Agents:
     agent_pays: bool = False
     """The number that the agent returns or posts is the reward, in place of the task's verifier."""
     opponent: str | None = None
-    """Who has the other seats of an environment: self, start, snapshot(10) or a model (docs/environments.md)."""
+    """Who has the other seats of an environment: self, start, snapshot(10), league(4, 10), a model, or SEAT=MODEL for
+    each seat (docs/environments.md)."""
     turns: Count = 16
     """With an environment, tools or an agent: the most replies of one episode."""
     cut_turn: Annotated[str, Option(choices=("close", "end"))] = "close"
@@ -300,12 +301,18 @@ class Memory:
     """What several --ranks divide besides the work. optimiser: AdamW's moments (ZeRO stage 1), bit for bit the same
     weights; states: moments, gradients and fp32 weights (stage 2): 2 bytes a weight stay whole, the compute copy; full:
     the weights, too, layer by layer (stage 3, FSDP2), for a model that does not fit one GPU."""
+    shard_ranks: Annotated[int, Option(at_least=0)] = may_change(0)
+    """With --shard full, how many ranks divide the layers; groups of so many hold the same (HSDP), such as the GPUs of
+    one machine each. 0: all ranks. It cannot change the gradient."""
     context_ranks: Count = may_change(1)
     """How many of the --ranks divide the tokens of each training pass (Ulysses attention), for rows that are too long
     for one GPU. It cannot change the gradient."""
+    elastic: bool = may_change(False)
+    """When one of the --ranks of a machine is lost (killed, stopped, hanging), resume from the last checkpoint with
+    those that are left; --save-every 1 then loses no more than the step at hand."""
     rank_timeout: Annotated[float | None, Option(above=0)] = may_change(None)
-    """Seconds after which a rank ends the run that does nothing while others wait for it: it finishes no unit of work
-    and does not compute. By default 30 while it samples, and an hour where a user's code or a download may wait."""
+    """Seconds after which a rank that finishes no unit of work while others wait ends the run. By default 30 while it
+    samples, an hour elsewhere; one that computes, while it samples: 20 times its longest decode step, at least 30."""
     token_budget: CountOrNone = may_change(None)
     """Tokens in one micro-batch; by default 8192, on a GPU as many as keep it busy. It cannot change the gradient."""
     packed: bool = may_change(True)
@@ -332,7 +339,14 @@ class SamplingAhead:
     step t - 1 - lag. 0: one after the other. Exactly repeatable either way (docs/async.md)."""
     chunk: CountOrNone = None
     """Sample at most this many tokens of a reply in one step; an unfinished reply is continued in the next step, with
-    the newer weights, and a group is learned from when its last reply has ended (docs/async.md)."""
+    the newer weights, and a group is learned from when its last reply has ended (docs/async.md). With an environment an
+    episode that has sampled so many tokens waits for the next step after its turn."""
+    train_when: Annotated[float | None, Option(above=0, at_most=1)] = None
+    """With an environment: a step learns when this share of the groups that are being played is done; the others are
+    played on beside those of the next step. 0.5 plays twice as many episodes as a step learns from (docs/async.md)."""
+    step_deadline: Annotated[float | None, Option(above=0)] = may_change(None)
+    """With an environment: seconds that a step waits for environments at most; episodes that are not done then are
+    played on in the next step (docs/async.md)."""
 
 
 @dataclass(frozen=True)
@@ -381,20 +395,6 @@ class RayOptions:
 
 
 GROUPS = (
-    Common,
-    SamplingReplies,
-    Data,
-    Optimisation,
-    Evaluation,
-    Saving,
-    LoraOptions,
-    Template,
-    Rewards,
-    Agents,
-    Records,
-    Memory,
-    SamplingAhead,
-    Filling,
-    Engines,
-    RayOptions,
+    *(Common, SamplingReplies, Data, Optimisation, Evaluation, Saving, LoraOptions, Template, Rewards),
+    *(Agents, Records, Memory, SamplingAhead, Filling, Engines, RayOptions),
 )

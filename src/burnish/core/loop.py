@@ -119,7 +119,7 @@ def _run_step(
                 now.ledger += settle(sampled.born, clock.step, groups[phase.name], step)
     for model in models:
         model.hide_for(None)
-    metrics = {"step": clock.step, **now.notes.values()}
+    metrics = {"step": clock.step + 1, **now.notes.values()}
     return Report(clock, metrics, now.seconds, groups, dropped, now.refusals, looks, ledger=now.ledger, units=now.units)
 
 

@@ -22,6 +22,7 @@ from burnish.util.lazy import load_lazy_packages
 
 if TYPE_CHECKING:
     from burnish.core.step import Step
+    from burnish.rollout.play import Playing
     from burnish.rollout.starts import Start
     from burnish.tasks.source import Source
 
@@ -76,6 +77,7 @@ class Rollout(Wired):
     asks: the replies to sample for each task, if the rollout does nothing else; such replies can be sampled in chunks.
     None if later requests depend on earlier replies, or if nothing is sampled.
     plain: replies per task, where it samples replies of the policy as the run says and does nothing else.
+    playing: how it plays episodes, if it does nothing else; such episodes can outlive a step.
     ahead: the groups depend on the tasks, the settings and the tokenizer alone, so a thread may make them before the
     step.
     """
@@ -84,6 +86,7 @@ class Rollout(Wired):
     ahead: bool = False
     asks: Asks | None = None
     plain: int | None = None
+    playing: Playing | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ from burnish.core.types import Group, Trace
 DENSE = "dense/"  # streams of token rewards are called DENSE + NAME
 MEASURED = "reward/"  # scores of rewards are called MEASURED + NAME
 PRINCIPLES = "principles"  # note of a trace: its lead over each other reply (by index) under each principle
+FEEDBACK = "critique"  # note of a trace: what a judge wrote about it
 RATINGS = "ratings"  # note of a trace: its rating by each aspect, item or principle
 SPAN = "span"  # note of a trace: the largest difference that two scores can have
 _FAILED = "failed"

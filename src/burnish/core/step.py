@@ -44,6 +44,8 @@ class Settings:
     on_long: str = "drop"  # what happens to longer rows: drop, truncate or stop
     train_on: str = "all"  # what is trained on in a conversation: all replies, the last, or everything
     chunk: int | None = None  # tokens of a reply sampled in one step; None: all of them
+    train_when: float | None = None  # share of the groups of episodes that must be done for a step to end; None: all
+    step_deadline: float | None = None  # seconds that a step waits for environments; None: as long as they may take
     token_budget: int = 8192  # tokens in one micro-batch
     packed: bool = True  # rows packed end to end, shared prefixes once; off: padded
     kv_gib: float | None = None  # size of the KV cache while sampling
@@ -55,6 +57,7 @@ class Settings:
     weight_decay: float = 0.0
     optimiser: str = "adamw"  # adamw; adamw16bit, adamw8bit: its moments in bf16 or in 8 bits
     shard: str = "off"  # what ranks divide besides the rows: off, optimiser, states or full
+    shard_ranks: int = 0  # with shard full: ranks that divide the layers, in groups that each hold all; 0: all ranks
     context_ranks: int = 1  # ranks that divide the tokens of a pass
     master_weights: str = "float32"  # float32; split or bfloat16: trained weights in bf16 (models/compact_adamw.py)
     only: str | None = None  # the parts of a model that sees which learn: connector, language, tower; None: all
@@ -93,8 +96,12 @@ class Notes:
         self._totals[name] += total
 
     def means(self) -> dict[str, float]:
+        return {name: total / weight for name, (total, weight) in self.sums().items()}
+
+    def sums(self) -> dict[str, tuple[float, float]]:
+        """The sum and the weight of each mean."""
         weights = {name: float(weight) for name, weight in self._weights.items()}
-        return {name: float(self._sums[name]) / weights[name] for name in self._sums if weights[name]}
+        return {name: (float(self._sums[name]), weights[name]) for name in self._sums if weights[name]}
 
     def values(self) -> dict[str, float]:
         """Totals and means together."""

@@ -12,11 +12,12 @@ from typing import Any
 from burnish import select
 from burnish.core import randomness
 from burnish.core.messages import as_messages, text_of
-from burnish.core.parts import Part, chain
-from burnish.core.scorer import PRINCIPLES, RATINGS, SPAN, is_failed
+from burnish.core.parts import Part, Rollout, chain
+from burnish.core.scorer import FEEDBACK, PRINCIPLES, RATINGS, SPAN, is_failed
 from burnish.core.step import Settings, Step
 from burnish.core.task import Task
 from burnish.core.types import Clock, Group, Sampling, Trace
+from burnish.datagen.writers import ASKED_UNDER, WRITTEN_BY
 from burnish.judges import vote
 from burnish.models.build import Models
 from burnish.models.chat import Chat
@@ -106,14 +107,16 @@ def make(
     seed: int = 0,
     reward_model: str | None = None,
     scorer: Part | None = None,
+    rollout: Rollout | None = None,
 ) -> Iterator[list[Made]]:
     """The rows of the training prompts [start, count), a batch of prompts at a time.
 
     Repeatable for a seed; what a prompt gives depends neither on the batch nor on `start`. model: the name in the rows;
-    scorer: what scores the replies, in place of the source or the reward model.
+    scorer: what scores the replies, in place of the source or the reward model; rollout: what samples them, in place of
+    the policy.
     """
     scorer, rule = scorer or scoring(source, reward_model), recipe.part()
-    rollout = sample(recipe.n, tag="pairs")
+    rollout = rollout or sample(recipe.n, tag="pairs")
     settings = replace(settings, sampling=Sampling(recipe.temperature, top_p=recipe.top_p))
     seen = {task_at(source, i, seed).key for i in range(start)}
     batch = max(1, AT_ONCE // recipe.n)
@@ -129,13 +132,15 @@ def make(
         for i, group in zip(fresh, groups, strict=True):
             made[i].replies = len(group.traces)
             made[i].cut_off = sum(is_cut_off(trace) for trace in group.traces)
-            made[i].failed = sum(is_failed(trace) for trace in group.traces)
+            made[i].failed = recipe.n - len(group.traces) + sum(is_failed(trace) for trace in group.traces)
             group.traces = [trace for trace in group.traces if not is_failed(trace)]
             if not recipe.cut_off:
                 group.traces = [trace for trace in group.traces if not is_cut_off(trace)]
             if group.traces:
                 kept = [group] if rule is None else rule.call([group], step)
-                made[i].rows = [{**row, "model": model} for one in kept for row in _rows(one, recipe, models)]
+                made[i].rows = [
+                    {**row, "model": row.get("model", model)} for one in kept for row in _rows(one, recipe, models)
+                ]
         yield list(made.values())
 
 
@@ -159,6 +164,7 @@ def _rows(group: Group, recipe: Recipe, models: Models) -> Iterator[Row]:
                 "responses": [reply_text(trace, chat) for trace in listed],
                 "scores": [trace.scores["reward"] for trace in listed],
                 **_ratings({"ratings": listed}),
+                **_notes({"s": listed}),
                 "lengths": [_length(trace) for trace in listed],
                 "margin": listed[0].scores["reward"] - listed[-1].scores["reward"],
             }
@@ -174,6 +180,7 @@ def _rows(group: Group, recipe: Recipe, models: Models) -> Iterator[Row]:
                 **{f"score_{side}": trace.scores["reward"] for side, trace in both},
                 "margin": better.scores["reward"] - worse.scores["reward"],
                 **_graded(better, worse),
+                **_notes({f"_{side}": trace for side, trace in both}),
                 **{f"length_{side}": _length(trace) for side, trace in both},
             }
         return
@@ -183,6 +190,7 @@ def _rows(group: Group, recipe: Recipe, models: Models) -> Iterator[Row]:
             "completion": _reply(trace, chat, recipe.style),
             "label": good,
             "score": trace.scores["reward"],
+            **_notes({"": trace}),
             "length": _length(trace),
         }
 
@@ -205,6 +213,20 @@ def _ratings(columns: dict[str, list[Trace]]) -> Row:
     """The ratings of listed replies, where all have some."""
     rated = {name: [trace.note.get(RATINGS) for trace in traces] for name, traces in columns.items()}
     return {name: [_stored(one) for one in ratings if one] for name, ratings in rated.items() if all(ratings)}
+
+
+def _notes(columns: dict[str, Trace | list[Trace]]) -> Row:
+    """Who wrote a reply, under which principle, and what a judge said about it, where there are several writers,
+    principles or critiques: a column for each suffix of a name.
+    """
+    noted: Row = {}
+    for suffix, said in columns.items():
+        traces = said if isinstance(said, list) else [said]
+        for note, name in ((WRITTEN_BY, "model"), (ASKED_UNDER, "principle"), (FEEDBACK, "critique")):
+            values = [trace.note.get(note) for trace in traces]
+            if any(values):
+                noted[name + suffix] = values if isinstance(said, list) else values[0]
+    return noted
 
 
 def _stored(ratings: Mapping[str, float]) -> list[Row]:

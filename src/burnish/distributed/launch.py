@@ -28,7 +28,7 @@ import torch.distributed as dist
 from burnish.distributed.launched import Launched, log_of, units_of
 from burnish.distributed.meeting import ADDRESS, SAME, TOKEN, Address, meet, own_interface
 from burnish.distributed.peers import Peers
-from burnish.models.ranks import MEETING, Ranks, here, with_others
+from burnish.models.ranks import MEETING, RUN, Ranks, here, with_others
 from burnish.sandbox.code.kernel import die_with_parent
 from burnish.util.failures import LOST_RANK
 from burnish.util.work_units import UNITS
@@ -107,6 +107,15 @@ def _remove_orphaned(folder: Path, launcher: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def check_elastic(elastic: bool) -> None:
+    """Raise where ranks were not started by the launcher of one machine, who alone can start those that are left."""
+    if elastic and placed().world > 1 and (ADDRESS in os.environ or MEETING not in os.environ):
+        raise ValueError(
+            "--elastic works with --ranks on one machine, whose launcher starts the ranks that are left again; with "
+            "torchrun or several machines leave it out, and resume with --resume RUN and the ranks that are left"
+        )
+
+
 def wanted(ranks: int) -> int:
     """The processes that --ranks asks for; 1 where a launcher has started them already."""
     if "WORLD_SIZE" in os.environ:
@@ -136,10 +145,25 @@ class Node:
         return {**ours, ADDRESS: str(self.address), "MASTER_ADDR": host, "MASTER_PORT": port, SAME: same}
 
 
-def launch(words: list[str], world: int, node: Node | None = None) -> int:
+def launch(words: list[str], world: int, node: Node | None = None, elastic: bool = False) -> int:
     """Run `burnish train` with these words in `world` processes; the exit code of rank 0, or of the rank that was lost.
 
     node: this machine, where it is one of several, each of which runs `world` processes
+    elastic: resume with the ranks that are left while one is lost, on the GPUs that are left
+    """
+    gpus: list[str] = []
+    while True:
+        code, lost, run = _launch_once(words, world, node, elastic and world > 1, gpus)
+        if lost is None:
+            return code
+        gpus, world = _without(gpus, lost), world - 1
+        words = ["--resume", run, "--ranks", str(world), *(word for word in words if word == "--quiet")]
+
+
+def _launch_once(
+    words: list[str], world: int, node: Node | None, elastic: bool, gpus: list[str]
+) -> tuple[int, int | None, str]:
+    """The exit code, the rank that was lost if the run is to go on without it, and where the run is.
 
     A signal reaches the ranks themselves; this process waits for them, ends the others when one is lost, and removes
     what they leave: processes, and temporary files, which all are in its own folder.
@@ -148,22 +172,39 @@ def launch(words: list[str], world: int, node: Node | None = None) -> int:
     with temporary as place, _signals_pass_by() as received:
         folder = Path(place)
         first = node.number * world if node is not None else 0
-        started = [_start(words, rank, world, folder, node) for rank in range(world)]
-        launched = Launched(started, folder, first, node is not None and node.count > 1)
+        begun = folder / RUN  # the run has a folder: before that there is nothing to resume
+        started = [_start(words, rank, world, folder, node, gpus) for rank in range(world)]
+        launched = Launched(
+            started,
+            folder,
+            first,
+            node is not None and node.count > 1,
+            lambda: elastic and not received and begun.is_file(),
+        )
         try:
-            return launched.wait(received)
+            return launched.wait(received), launched.lost, begun.read_text() if begun.is_file() else ""
         finally:
             launched.close()
 
 
-def _start(words: list[str], rank: int, world: int, folder: Path, node: Node | None) -> subprocess.Popen[bytes]:
-    """Start one rank of this machine; all but its first write into a file."""
+def _without(gpus: list[str], lost: int) -> list[str]:
+    """The GPUs that this process sees, by their names in CUDA_VISIBLE_DEVICES, without that of a lost rank."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    seen = gpus or (named.split(",") if named else [str(index) for index in range(torch.cuda.device_count())])
+    return [gpu for index, gpu in enumerate(seen) if index != lost]
+
+
+def _start(
+    words: list[str], rank: int, world: int, folder: Path, node: Node | None, gpus: list[str]
+) -> subprocess.Popen[bytes]:
+    """Start one rank of this machine; all but its first write into a file. gpus: those that it may take, if not all."""
     before, everywhere = (node.number * world, node.count * world) if node is not None else (0, world)
     named = {"RANK": before + rank, "LOCAL_RANK": rank, "WORLD_SIZE": everywhere, "LOCAL_WORLD_SIZE": world}
     temporary = folder / f"tmp{rank}"
     temporary.mkdir()
     own = {name: str(value) for name, value in named.items()} | (LOCAL if node is None else node.variables(words))
     own |= {MEETING: str(folder / MET), LAUNCHER: str(os.getpid()), "TMPDIR": str(temporary)}
+    own |= {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
     command = [sys.executable, "-m", "burnish", "train", *words]
     if not rank:
         return subprocess.Popen(command, env={**os.environ, **own})

@@ -1,8 +1,8 @@
 """The ranks that this process started: which of them is lost, the sentence about it, and the end of all.
 
-A rank is lost when its process has ended before the run is done, or has been stopped by a signal for a while. One that
-computes is never lost: its state is read from /proc, and it need not answer. One that does nothing while others wait
-for it is lost after the time that it allowed itself (util/work_units.py).
+A rank is lost when its process has ended before the run is done, or has been stopped by a signal for a while. Its state
+is read from /proc, and it need not answer. One that does nothing while others wait for it, or finishes nothing, is lost
+after the time that it allowed itself (util/work_units.py).
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from burnish.distributed.heartbeat import STOPPED, StopWatch, WorkWatch, hanging
-from burnish.distributed.peers import idle_sentence, lost_sentence
+from burnish.distributed.peers import hang_sentence, lost_sentence
 from burnish.distributed.ray.watchdog import Processes, alive, descendants, having
 from burnish.models.ranks import MEETING
 from burnish.util.failures import LOST_RANK
@@ -32,12 +33,20 @@ class Launched:
     """The processes of the ranks of this machine, in order, and the folder with the output of all but the first.
 
     first: the number of its first rank among those of all machines;  elsewhere: whether other machines have some
+    goes_on: whether the run is resumed with the ranks that are left, once one is lost
     """
 
     def __init__(
-        self, ranks: list[subprocess.Popen[bytes]], folder: Path, first: int = 0, elsewhere: bool = False
+        self,
+        ranks: list[subprocess.Popen[bytes]],
+        folder: Path,
+        first: int = 0,
+        elsewhere: bool = False,
+        goes_on: Callable[[], bool] = lambda: False,
     ) -> None:
         self.ranks, self.folder, self.first, self.elsewhere = ranks, folder, first, elsewhere
+        self.goes_on = goes_on
+        self.lost: int | None = None  # the rank that was, if the run goes on
         self.ended: list[int] = []  # ranks, in the order in which they ended
         self.stopped: int | None = None  # the rank that was stopped by a signal, or hangs
         self.idle = ""  # what is said of that rank, if it was not stopped by a signal
@@ -103,7 +112,7 @@ class Launched:
         rank = hanging(works)
         if rank is None:
             return False
-        self.stopped, self.idle = rank, idle_sentence(works[rank].idle, works[rank].what)
+        self.stopped, self.idle = rank, hang_sentence(*works[rank].verdict, works[rank].what)
         self._kill(self.ranks[rank])
         return True
 
@@ -117,8 +126,7 @@ class Launched:
         """Say which rank was lost, if it has not said so itself on the terminal; the exit code."""
         codes = [process.poll() for process in self.ranks]
         if self.stopped is not None:
-            why = self.idle or f"was stopped by a signal (SIGSTOP) for {STOPPED:g} s"
-            print(lost_sentence(self.first + self.stopped, why), file=sys.stderr)
+            self._say(self.stopped, self.idle or f"was stopped by a signal (SIGSTOP) for {STOPPED:g} s")
             return 1
         first = codes[0]
         if first in SAID_ITSELF:
@@ -127,7 +135,7 @@ class Launched:
         rank = (failed or [rank for rank in self.ended if not codes[rank]] or self.ended)[0]
         code = codes[rank] or 0
         if code < 0:
-            print(lost_sentence(self.first + rank, _killed_by(-code)), file=sys.stderr)
+            self._say(rank, _killed_by(-code))
             return 128 - code
         if not failed:
             if codes[rank] == LOST_RANK and self.elsewhere:
@@ -138,6 +146,14 @@ class Launched:
             log = log_of(self.folder, rank).read_text(errors="replace").strip()
             print(f"rank {self.first + rank} failed (exit code {code}):\n{log[-LAST_WORDS:]}", file=sys.stderr)
         return code
+
+    def _say(self, rank: int, why: str) -> None:
+        """The sentence about a lost rank, and what becomes of the run."""
+        if not self.goes_on():
+            print(lost_sentence(self.first + rank, why), file=sys.stderr)
+            return
+        self.lost, left = rank, len(self.ranks) - 1
+        print(f"rank {rank} {why}; resuming with {left} of {left + 1} ranks (--elastic)", file=sys.stderr)
 
 
 def _outlasting(processes: Processes, seconds: float) -> list[int]:

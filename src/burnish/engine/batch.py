@@ -88,6 +88,7 @@ class RunningBatch:
             for name, column in zip(names, table, strict=True):
                 setattr(self, name, column)
             self.tables.append(table)
+        self.shaped: dict[int, tuple[Request, int]] = {}  # by slot: requests that look back, and where replies begin
         self.spans, self.together, self.mates = 1, False, 1
         self.spare = slots  # a scratch slot, for steps that compute more rows than are running
         self.tokens = torch.zeros(slots + 1, capacity + 1, dtype=torch.long, device=device)
@@ -115,6 +116,10 @@ class RunningBatch:
             self.seen = torch.zeros(self.slots + 1, vocabulary, dtype=torch.bool, device=self.device)
         if any(r.as_drawn and r.truncated for r in requests) and self.allowed is None:
             self.allowed = np.full((self.slots + 1, self.capacity + 1), None, dtype=object)
+        for slot, request, begin in zip(self.slot[at].tolist(), requests, self.count[at].tolist(), strict=True):
+            self.shaped.pop(slot, None)
+            if request.shaped:
+                self.shaped[slot] = request, begin
         if self.seen is not None:
             for slot, request in zip(self.slot[at].tolist(), requests, strict=True):
                 self.seen[slot] = False
@@ -141,6 +146,9 @@ class RunningBatch:
         for column in (self.tokens, self.logp, self.seen):
             if column is not None:
                 column[to] = column[source]
+        if self.shaped:
+            moved = {a: self.shaped.pop(b, None) for a, b in zip(to.tolist(), source.tolist(), strict=True)}
+            self.shaped.update({slot: shape for slot, shape in moved.items() if shape is not None})
         if self.allowed is not None:
             self.allowed[to.cpu().numpy()] = self.allowed[source.cpu().numpy()]
 
@@ -158,6 +166,8 @@ class RunningBatch:
         whole, slot = logits, self.slot[at]
         if self.seen is not None:
             logits = penalised(logits, self.penalty[at], self.seen[slot])
+        if self.shaped:
+            logits = self._shaped(logits, slot.tolist(), count.tolist())
         logits = restrict(logits, factor, self.top_k[at], self.top_p[at], self.min_p[at])
         token, _ = choose(logits, factor, self.key[at], positions, self.greedy[at])
         drawn = torch.log_softmax(logits * factor[:, None], -1).gather(-1, token[:, None])[:, 0]  # the trainer's bits
@@ -168,6 +178,22 @@ class RunningBatch:
         if self.allowed is not None:
             self._keep_allowed(logits, slot, count, alive & self.as_drawn[at])
         self._record(at, token, logp)
+
+    def _shaped(self, logits: Tensor, slots: list[int], counts: list[int]) -> Tensor:
+        """The logits of rows with presence and frequency penalties, and -inf where their constraint allows no token."""
+        logits = logits.clone()
+        for line, slot, count in zip(logits, slots, counts, strict=True):
+            request, begin = self.shaped.get(slot, (None, 0))
+            if request is None:
+                continue
+            said = self.tokens[slot, begin:count]
+            ids, times = said.unique(return_counts=True)
+            line[ids] -= request.presence + request.frequency * times
+            if request.constraint is not None:
+                mask = send(request.constraint.mask(said.tolist()), self.device)
+                line[: len(mask)].masked_fill_(~mask, -torch.inf)
+                line[len(mask) :] = -torch.inf
+        return logits
 
     def _keep_allowed(self, logits: Tensor, slot: Tensor, count: Tensor, which: Tensor) -> None:
         """Keep the ids that these rows' next tokens are drawn among."""

@@ -5,13 +5,21 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from torch import Tensor
 
 from burnish.core.types import Allowed, Canvas
 
 Stopped = Literal["stop", "length", "enough"]
+
+
+class Constraint(Protocol):
+    """What holds a reply to a language (serve/constraint.py)."""
+
+    def mask(self, tokens: Sequence[int]) -> Tensor:
+        """[V] bool, on the CPU: the tokens that may follow these, of the reply; one at least."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -26,6 +34,9 @@ class Request:
     input_keys: what the model reads at each token of the prompt, as a number, where it is more than the token (an
     image).
     Requests share a prompt, its keys and values if their input keys are equal; None: the tokens are the keys.
+    presence, frequency: taken off the logits of tokens that the reply has already; frequency once for each time.
+    constraint: the reply is drawn among the tokens that it allows. told: called with the tokens so far, step by step,
+    by engines in this process.
     after: the number of an earlier request of the same call, with whose prompt and sample the prompt begins (another
     turn of an episode): an engine that still has their keys and values computes only the rest of the prompt.
     """
@@ -43,16 +54,25 @@ class Request:
     said: int = 0
     input_keys: Tensor | None = None
     after: int | None = None
+    presence: float = 0.0
+    frequency: float = 0.0
+    constraint: Constraint | None = None
+    told: Callable[[Tensor], None] | None = None
 
     @property
     def truncated(self) -> bool:
         """Whether it samples from a part of the vocabulary."""
-        return bool(self.top_k) or self.top_p < 1 or self.min_p > 0
+        return bool(self.top_k) or self.top_p < 1 or self.min_p > 0 or self.constraint is not None
+
+    @property
+    def shaped(self) -> bool:
+        """Whether what it is drawn from depends on the tokens of the reply."""
+        return self.constraint is not None or self.presence != 0 or self.frequency != 0
 
     @property
     def filtered(self) -> bool:
         """Whether it samples from another distribution than softmax(logits / temperature)."""
-        return self.truncated or self.repetition_penalty != 1
+        return self.truncated or self.shaped or self.repetition_penalty != 1
 
 
 class Sample(NamedTuple):

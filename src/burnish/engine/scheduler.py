@@ -73,6 +73,7 @@ class Scheduler:
         self.samples: dict[int, Sample] = {}
         self.finished: list[FinishedRows] = []
         self.watched = any(r.stop for r in requests)
+        self.told = any(r.told for r in requests)
         self.gone: set[int] = set()
         self.kept = KeptRows(self.strategy.plan.capacity) if self.strategy.continues else None
         self.going_on: dict[int, Continuation] = {}
@@ -103,6 +104,7 @@ class Scheduler:
             self.late = new
             return
         self.watched |= any(request.stop for request in new)
+        self.told |= any(request.told is not None for request in new)
         fresh = [i for i, request in enumerate(new, len(self.requests)) if not self._goes_on(i, request)]
         self.requests += new
         arrived = [self.requests[i] for i in fresh]
@@ -267,6 +269,8 @@ class Scheduler:
         self.ticks += 1
         n = len(self.owner)
         done = self.strategy.done(n, lambda: self._take_samples(waiting=False))
+        if self.told:
+            self._tell_tokens()
         if self.watched and self.ticks % WATCH == 0:
             self._find_stop_strings(done)
         number = sum(done)
@@ -278,6 +282,13 @@ class Scheduler:
         self._finish([row for row in range(n) if done[row] and row not in self.gone])
         if self.gone:
             self._close_up()
+
+    def _tell_tokens(self) -> None:
+        """Requests that follow their tokens get those so far."""
+        for row, i in enumerate(self.owner):
+            told = self.requests[i].told
+            if told is not None and row not in self.gone:
+                told(self.batch.tokens[self.slots[row], self.begins.get(i, 0) : int(self.batch.count[row])].cpu())
 
     def _find_stop_strings(self, done: list[bool]) -> None:
         """Rows in whose text a stop string has appeared are done."""

@@ -153,6 +153,10 @@ class _Call:
             logits = [decoder.next(whole) for decoder in decoders]
             rows.sample(self.mix(logits) if self.mix else logits[0], at, self.filtered)
             whole = torch.cat([whole, rows.last[:, None]], 1)
+            for row in sorted(alive):
+                told = self.requests[numbers[row]].told
+                if told is not None:
+                    told(rows.tokens[row, : int(rows.count[row])].cpu())
             done = rows.done.tolist()
             ended = [row for row in sorted(alive) if done[row] or self._stopped(rows, row, numbers[row])]
             self._finish(rows, ended, numbers, alive)

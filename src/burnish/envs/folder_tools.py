@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,15 +74,38 @@ def terms(text: str) -> list[str]:
     return [word.lower() for word in _TERM.findall(text)]
 
 
+class Documents:
+    """Texts by name, which can be searched and read."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self.texts = texts
+        self.index = Index([passage for name, text in texts.items() for passage in _passages(name, text)])
+
+    @classmethod
+    def of_folder(cls, place: str) -> Documents:
+        """The text files of a folder."""
+        root = expanded(place).resolve()
+        files = _files(root) if root.is_dir() else {}
+        if not files:
+            raise ValueError(f"folder:{place} has no text files ({', '.join(sorted(KINDS))}); give a folder of them")
+        return cls(files)
+
+    def search(self, query: str, most: int = 3) -> str:
+        """The best passages, as a model reads them."""
+        found = self.index.search(query, min(max(1, most), 10))
+        return "\n\n".join(f"[{one.file}:{one.line}] {one.text}" for one in found) or "nothing found"
+
+    def read(self, file: str, line: int = 1) -> str:
+        """A document from a line on, its beginning where it is long."""
+        if file not in self.texts:
+            return f"error: there is no file {file[:80]!r}; search names those that there are"
+        text = "\n".join(self.texts[file].splitlines()[max(0, line - 1) :])
+        return text if len(text) <= SHOWN else f"{text[:SHOWN]}\n[the file goes on]"
+
+
 def folder_tools(place: str) -> list[Tool]:
     """The tools of a folder: search, and reading."""
-    root = expanded(place).resolve()
-    files = _files(root) if root.is_dir() else {}
-    if not files:
-        raise ValueError(
-            f"--tools folder:{place} has no text files ({', '.join(sorted(KINDS))}); give a folder of them"
-        )
-    index = Index([passage for name, text in files.items() for passage in _passages(name, text)])
+    documents = Documents.of_folder(place)
 
     def search(query: str, most: int = 3) -> str:
         """Search the documents.
@@ -91,8 +114,7 @@ def folder_tools(place: str) -> list[Tool]:
             query: Words that the passage should have.
             most: How many passages to show, at most 10.
         """
-        found = index.search(query, min(max(1, most), 10))
-        return "\n\n".join(f"[{one.file}:{one.line}] {one.text}" for one in found) or "nothing found"
+        return documents.search(query, most)
 
     def read(file: str, line: int = 1) -> str:
         """Read a document.
@@ -101,10 +123,7 @@ def folder_tools(place: str) -> list[Tool]:
             file: Its name, as the search shows it.
             line: The line to begin with.
         """
-        if file not in files:
-            return f"error: there is no file {file[:80]!r}; search names those that there are"
-        text = "\n".join(files[file].splitlines()[max(0, line - 1) :])
-        return text if len(text) <= SHOWN else f"{text[:SHOWN]}\n[the file goes on]"
+        return documents.read(file, line)
 
     return [Tool.of(search), Tool.of(read)]
 

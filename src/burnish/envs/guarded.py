@@ -89,6 +89,11 @@ class GuardedEnv:
         if offers(self.env, "fork"):
             self._kept[len(self.said)] = self._fork(self.env)
 
+    def copies(self, k: int) -> bool:
+        """Whether `at(k)` copies a state by fork(), rather than playing up to it again."""
+        source = self._kept.get(k, self.env if k == len(self.said) else None)
+        return source is not None and offers(source, "fork")
+
     def at(self, k: int) -> GuardedEnv:
         """An episode of its own in the state after k steps of this one, which goes on unchanged.
 
@@ -100,7 +105,7 @@ class GuardedEnv:
         found = GuardedEnv(self._make, self.seconds)
         found._origin, found.cut = self._origin, self.cut
         source = self._kept.get(k, self.env if k == len(self.said) else None)
-        if source is not None and offers(source, "fork"):
+        if self.copies(k):
             found.env = self._fork(source)
             found.said, found.seen = self.said[:k], self.seen[: k + 1]
             return found

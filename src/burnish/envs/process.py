@@ -27,7 +27,7 @@ from burnish.envs.host import OPTIONAL, ROW
 from burnish.envs.protocol import Observed, Outcome
 from burnish.sandbox.codec import decode, encode
 from burnish.sandbox.process import line_of
-from burnish.util.processes import kill_group
+from burnish.util.processes import kill_group, obituary
 
 START = 60.0  # seconds in which the file must be loaded, and a process must begin to answer
 CLOSE = 60.0  # seconds in which an environment must be closed
@@ -277,6 +277,7 @@ class Host:
         finally:
             os.close(theirs)
             os.close(writer)
+        self._popen = popen
         self._end = weakref.finalize(self, _end, popen, self._control, self._stacks)
         self.told = self._loaded()
 
@@ -287,7 +288,7 @@ class Host:
         except TimeoutError:
             why += f" did not start within {START:g} s; does loading it, or tasks(), wait for something?"
         except (EOFError, ValueError):
-            why += " ended while it was loaded; does loading it, or tasks(), end Python?"
+            why += f" {obituary(self._popen)} while it was loaded; does loading it, or tasks(), end Python?"
         else:
             if "error" not in told:
                 return told

@@ -9,14 +9,11 @@ values. The value of a last line that is an expression is printed, as in a conso
 from __future__ import annotations
 
 import ast
-import os
-import queue
-import threading
-from functools import cache
 
 from burnish.envs.tools import Tool
-from burnish.sandbox.code.box import Box, Child
+from burnish.sandbox.code.box import Child
 from burnish.sandbox.code.limits import Limits
+from burnish.sandbox.code.pool import pool
 from burnish.verifiers.code.grade import reported
 
 LONGEST, MOST_CELLS = 20_000, 64  # characters of the code of a call, and calls whose state is kept
@@ -25,55 +22,28 @@ _QUIET = "import io as _io, sys as _sys\n_sys.stdout = _io.StringIO()\n"
 _LOUD = "\n_sys.stdout = _sys.__stdout__\n"
 
 
-class Boxes:
-    """Zygotes that calls take in turn, as many as there are processors."""
-
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
-        self._free: queue.SimpleQueue[Box] = queue.SimpleQueue()
-        self._lock, self._left = threading.Lock(), os.cpu_count() or 1
-
-    def run(self, code: str) -> tuple[str, str]:
-        """What a program prints, and its error; empty where it has none."""
-        with self._lock:
-            start = self._free.empty() and self._left > 0
-            self._left -= start
-        box = Box(self.limits) if start else self._free.get()
-        try:
-            run = box.run([Child("program", {"code": code})], self.limits)
-        except BaseException:
-            box.end()
-            raise
-        finally:
-            if box.ended:
-                with self._lock:
-                    self._left += 1
-            else:
-                self._free.put(box)
-        child = run.children[0]
-        printed = child.printed.decode("utf-8", "replace")
-        errors = [entry["error"] for entry in reported(child.report) if isinstance(entry.get("error"), dict)]
-        if run.late:
-            return printed, f"not finished after {self.limits.seconds:g} s"
-        if run.much:
-            return printed, f"it wrote more than {self.limits.output >> 10} KiB"
-        if errors and isinstance(error := errors[-1], dict):
-            return printed, f"{error.get('name')}: {error.get('message')}"[:500]
-        return printed, "" if child.status == 0 else "its process was ended"
-
-
-@cache
-def _boxes(pid: int, seconds: float) -> Boxes:
-    return Boxes(Limits().within(seconds))
+def run_code(code: str, limits: Limits) -> tuple[str, str]:
+    """What a program prints, and its error; empty where it has none."""
+    run = pool(limits).run([Child("program", {"code": code})])
+    child = run.children[0]
+    printed = child.printed.decode("utf-8", "replace")
+    errors = [entry["error"] for entry in reported(child.report) if isinstance(entry.get("error"), dict)]
+    if run.late:
+        return printed, f"not finished after {limits.seconds:g} s"
+    if run.much:
+        return printed, f"it wrote more than {limits.output >> 10} KiB"
+    if errors and isinstance(error := errors[-1], dict):
+        return printed, f"{error.get('name')}: {error.get('message')}"[:500]
+    return printed, "" if child.status == 0 else "its process was ended"
 
 
 class Interpreter:
-    """The interpreter of one episode."""
+    """The interpreter of one episode. begin: code that has run before the first call."""
 
     seconds = 10.0
 
-    def __init__(self) -> None:
-        self._cells: list[str] = []
+    def __init__(self, begin: str = "") -> None:
+        self._cells: list[str] = [begin] if begin else []
 
     def python(self, code: str) -> str:
         """Run Python. What earlier calls defined is still there; print shows results.
@@ -85,7 +55,7 @@ class Interpreter:
             return f"error: the code has {len(code)} characters; at most {LONGEST} are run"
         before = "".join(f"{cell}\n" for cell in self._cells)
         program = f"{_QUIET}{before}{_LOUD}{_echoing(code)}" if before else _echoing(code)
-        printed, error = _boxes(os.getpid(), self.seconds).run(program)
+        printed, error = run_code(program, Limits().within(self.seconds))
         if not error:
             self._cells = [*self._cells, code][-MOST_CELLS:]
         shown = printed if len(printed) <= SHOWN else f"{printed[:SHOWN]}\n[{len(printed) - SHOWN} more characters]"

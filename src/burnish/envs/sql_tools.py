@@ -39,24 +39,37 @@ def sql_tools(place: str) -> list[Tool]:
         Args:
             sql: One statement of SQLite that only reads.
         """
-        columns, rows = _asked(file, sql)
-        lines = [" | ".join(columns), *(" | ".join(_cell(value) for value in row) for row in rows[:ROWS])]
-        return "\n".join([*lines, *(["[more rows]"] if len(rows) > ROWS else [])])
+        return _shown(*_asked(file, sql))
 
     return [Tool.of(tables), Tool.of(query)]
 
 
 def _asked(file: Path, sql: str) -> tuple[list[str], list[tuple[object, ...]]]:
-    """Columns and rows of a query, one row more than are shown at most; raises sqlite3.Error."""
-    end = time.monotonic() + SECONDS
+    """Columns and rows of a query of a file; raises sqlite3.Error."""
     with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=SECONDS)) as base:
-        base.text_factory = lambda raw: raw.decode("utf-8", "replace")
-        base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1 << 20)  # a value, and a query
-        base.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _MAY else sqlite3.SQLITE_DENY)
-        base.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
-        cursor = base.execute(sql)
-        rows = cursor.fetchmany(ROWS + 1)
-        return [str(column[0]) for column in cursor.description or ()], rows
+        return _read(base, sql)
+
+
+def answered(base: sqlite3.Connection, sql: str) -> str:
+    """What a query of a database gives, as a model reads it; raises sqlite3.Error for what only reads nothing."""
+    return _shown(*_read(base, sql))
+
+
+def _read(base: sqlite3.Connection, sql: str) -> tuple[list[str], list[tuple[object, ...]]]:
+    """Columns and rows of a query, one row more than are shown at most."""
+    end = time.monotonic() + SECONDS
+    base.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1 << 20)  # a value, and a query
+    base.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _MAY else sqlite3.SQLITE_DENY)
+    base.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
+    cursor = base.execute(sql)
+    rows = cursor.fetchmany(ROWS + 1)
+    return [str(column[0]) for column in cursor.description or ()], rows
+
+
+def _shown(columns: list[str], rows: list[tuple[object, ...]]) -> str:
+    lines = [" | ".join(columns), *(" | ".join(_cell(value) for value in row) for row in rows[:ROWS])]
+    return "\n".join([*lines, *(["[more rows]"] if len(rows) > ROWS else [])])
 
 
 def _cell(value: object) -> str:

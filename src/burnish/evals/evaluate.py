@@ -276,15 +276,18 @@ def _majority_right(answers: Sequence[str], correct: Sequence[bool]) -> float:
 
 def interval(values: Sequence[float], keys: Sequence[str] = ()) -> Interval:
     """The mean with its 95% bootstrap interval; one value per task. Tasks with the same key are drawn together."""
-    mean = statistics.fmean(values)
-    rows = _by_key(values, keys)
-    rng = randomness.rng("bootstrap", len(rows))
-    sums = [(sum(row), len(row)) for row in rows]
+    return ratio([(sum(row), len(row)) for row in _by_key(values, keys)])
+
+
+def ratio(tasks: Sequence[tuple[float, float]]) -> Interval:
+    """sum of totals / sum of sizes, with its 95% bootstrap interval; (total, size) of each task."""
+    rng = randomness.rng("bootstrap", len(tasks))
     means = []
     for _ in range(RESAMPLES):
-        drawn = rng.choices(sums, k=len(sums))
-        means.append(math.fsum(total for total, _ in drawn) / sum(size for _, size in drawn))
+        drawn = rng.choices(tasks, k=len(tasks))
+        means.append(math.fsum(total for total, _ in drawn) / max(1e-300, math.fsum(size for _, size in drawn)))
     means.sort()
+    mean = math.fsum(total for total, _ in tasks) / math.fsum(size for _, size in tasks)
     return Interval(mean, means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES) - 1])
 
 
@@ -293,11 +296,15 @@ def share(values: Sequence[float], keys: Sequence[str] = ()) -> Interval:
 
     Where all are 0 or all are 1 the bootstrap finds no width; then the end is Wilson's: n / (n + z^2) for n times 1.
     """
-    found, n = interval(values, keys), len(_by_key(values, keys))
+    return widened(interval(values, keys), len(_by_key(values, keys)))
+
+
+def widened(found: Interval, n: int) -> Interval:
+    """The interval of a share of n tasks; Wilson's where all are 0 or all are 1."""
     width = Z * Z / (n + Z * Z)
-    if all(value == 1 for value in values):
+    if found.mean == 1:
         return Interval(1.0, 1 - width, 1.0)
-    return Interval(0.0, 0.0, width) if all(value == 0 for value in values) else found
+    return Interval(0.0, 0.0, width) if found.mean == 0 else found
 
 
 def _by_key(values: Sequence[float], keys: Sequence[str]) -> list[list[float]]:

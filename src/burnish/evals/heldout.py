@@ -15,9 +15,10 @@ from burnish.core.method import Method, Phase
 from burnish.core.step import Settings, Step
 from burnish.core.types import Clock, Group
 from burnish.evals import better
-from burnish.evals.evaluate import Interval, Shown, can_evaluate, evaluate, interval
+from burnish.evals.evaluate import Interval, Shown, can_evaluate, evaluate, interval, ratio, widened
 from burnish.learn.learn import measure as measure_terms
 from burnish.learn.learn import plan_of
+from burnish.learn.units import OF_TASK
 from burnish.models.build import Models
 from burnish.models.chat import Chat
 from burnish.rollout.episodes import rewarded_while_played
@@ -191,7 +192,7 @@ def _scored(method: Method, models: Models, settings: Settings, tasks: int) -> O
 
 def _told(method: Method, models: Models, settings: Settings, tasks: int) -> Outcome:
     """What the method's terms say of held-out data."""
-    notes = _term_notes(method, models, settings, tasks)
+    notes, of_tasks = _term_notes(method, models, settings, tasks)
     for ending in better.OF_GIVEN:
         for name, value in notes.items():
             if name.endswith(ending):
@@ -199,7 +200,9 @@ def _told(method: Method, models: Models, settings: Settings, tasks: int) -> Out
                 also = {part: notes[other] for part, other in beside.items() if other in notes}
                 if ending == "nll":
                     also["perplexity"] = math.exp(min(700.0, value))
-                return Outcome(f"held-out {name}", Interval(value, value, value), also=also)
+                around = ratio(of_tasks[name]) if name in of_tasks else Interval(value, value, value)
+                around = widened(around, len(of_tasks[name])) if ending == "accuracy" and name in of_tasks else around
+                return Outcome(f"held-out {name}", replace(around, mean=value), also=also)
     return Outcome("held-out", Interval(0.0, 0.0, 0.0))
 
 
@@ -235,15 +238,27 @@ def _replies(groups: list[Group], chat: Chat, score: str) -> tuple[Shown, ...]:
     return tuple(Shown(_prompt_text(g), reply_text(t, chat), t.scores.get(score, 0.0) > 0.5) for g, t in first)
 
 
-def _term_notes(method: Method, models: Models, settings: Settings, tasks: int) -> dict[str, float]:
-    """The metrics that the terms report on held-out data."""
+def _term_notes(
+    method: Method, models: Models, settings: Settings, tasks: int
+) -> tuple[dict[str, float], dict[str, list[tuple[float, float]]]]:
+    """The metrics that the terms report on held-out data; and of each metric the total and the size of each task."""
     notes: dict[str, float] = {}
+    of_tasks: dict[str, dict[str, tuple[float, float]]] = {}
     for phase in method.phases:
         if phase.draw.heldout is not None and plan_of(phase).terms:
             step = _step(models, settings, tasks)
-            measure_terms(_pass(phase, models, settings, tasks, ("score", "select", "credit")), plan_of(phase), step)
-            notes |= step.notes.means()
-    return notes
+            groups = _pass(phase, models, settings, tasks, ("score", "select", "credit"))
+            measure_terms(groups, plan_of(phase), step)
+            for name, (total, size) in step.notes.sums().items():
+                metric, apart, group = name.partition(OF_TASK)
+                if not apart:
+                    notes[metric] = total / size
+                    of_tasks.pop(metric, None)
+                    continue
+                key, known = groups[int(group)].task.key, of_tasks.setdefault(metric, {})
+                before = known.get(key, (0.0, 0.0))  # tasks with the same key are drawn together
+                known[key] = before[0] + total, before[1] + size
+    return notes, {name: list(tasks.values()) for name, tasks in of_tasks.items()}
 
 
 def _pass(phase: Phase, models: Models, settings: Settings, tasks: int, stages: tuple[str, ...]) -> list[Group]:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 import torch
 
-from burnish.core import randomness
 from burnish.core.step import Settings
 from burnish.core.types import Task, Trace
-from burnish.evals.evaluate import RESAMPLES, Interval, held_out_tasks, interval, share
+from burnish.evals.evaluate import Interval, held_out_tasks, interval, ratio, share
 from burnish.models.build import Models
 from burnish.rollout.demonstrated import cut_pieces, demonstration, demonstration_trace
 from burnish.rollout.given import given_trace
@@ -38,15 +37,7 @@ class Likelihood:
 
     def per_token(self) -> Interval:
         """The mean of -log pi over all tokens, with its 95% bootstrap interval over demonstrations."""
-        count = len(self.nll)
-        rng = randomness.rng("bootstrap", count)
-        means = []
-        for _ in range(RESAMPLES):
-            drawn = rng.choices(range(count), k=count)
-            means.append(sum(self.nll[i] for i in drawn) / max(1, sum(self.tokens[i] for i in drawn)))
-        means.sort()
-        mean = sum(self.nll) / max(1, sum(self.tokens))
-        return Interval(mean, means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES) - 1])
+        return ratio(list(zip(self.nll, self.tokens, strict=True)))
 
     def perplexity(self) -> Interval:
         """exp of the mean of -log pi over all tokens."""

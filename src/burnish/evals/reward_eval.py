@@ -13,13 +13,17 @@ from typing import Any
 
 import torch
 
+from burnish.core.messages import prompt_shown
 from burnish.core.scorer import DENSE, MEASURED, Named, is_failed
 from burnish.core.step import Settings, Step
 from burnish.core.types import Clock, Group, Task, Trace
 from burnish.evals.evaluate import Interval, held_out_tasks, interval, share
 from burnish.evals.measures import as_pair
 from burnish.models.build import Models
+from burnish.models.chat import Chat
 from burnish.rollout.given import given_trace
+from burnish.score.judge import reply_text
+from burnish.score.judges.kept import Said
 from burnish.score.maths.calibration import Bin, binned
 from burnish.tasks.source import Source
 
@@ -53,6 +57,15 @@ class RewardScorer:
             return float(torch.nansum(trace.streams[DENSE + self.named.name]))
         return trace.scores[MEASURED + self.named.name]
 
+    def read_again(self, groups: list[Group], chat: Chat) -> list[Group]:
+        """Replies in another model's tokens as this scorer's model reads them: the same, where the tokenizers are."""
+        if chat.identity == self.reader.chat.identity:
+            return groups
+        return [
+            Group(one.task, [self.trace(one.task, reply_text(trace, chat), trace.index) for trace in one.traces])
+            for one in groups
+        ]
+
     def trace(self, task: Task, text: str, index: int = 0) -> Trace:
         """A reply to a task, as the scorer's model reads it."""
         context = ANY_LENGTH if self.texts else self.reader.context
@@ -66,13 +79,17 @@ class RewardScorer:
 
 @dataclass(frozen=True)
 class Pair:
-    """A held-out pair: the scores of both replies, their lengths in tokens, the prompt's, and the row's columns."""
+    """A held-out pair: the scores of both replies, their lengths in tokens, the prompt's, and the row's columns.
+
+    asked: the prompt as a judge is shown it
+    """
 
     chosen: float
     rejected: float
     lengths: tuple[int, int]
     prompt: int
     given: dict[str, Any]
+    asked: str = ""
 
     @property
     def margin(self) -> float:
@@ -96,10 +113,35 @@ def scored_pairs(scorer: RewardScorer, source: Source, tasks: int) -> list[Pair]
         sizes = [len(trace.turns[-1]) for trace in group.traces]
         if math.isfinite(chosen) and math.isfinite(rejected):
             prompt = len(group.traces[0].turns[0])
-            found.append(Pair(chosen, rejected, (sizes[0], sizes[1]), prompt, dict(group.task.given)))
+            found.append(
+                Pair(
+                    chosen,
+                    rejected,
+                    (sizes[0], sizes[1]),
+                    prompt,
+                    dict(group.task.given),
+                    prompt_shown(group.task.prompt),
+                )
+            )
     if not found:
         raise ValueError("none of the pairs could be scored; look at the reasons with burnish train --reward and a run")
     return found
+
+
+def right_verdicts(said: Sequence[Said], pairs: Sequence[Pair]) -> list[Said]:
+    """What judges said about pairs whose preferred reply got the higher score (rejection sampling of verdicts)."""
+    right = {
+        (pair.asked.strip(), str(pair.given[side]).strip())
+        for pair in pairs
+        for side in ("chosen", "rejected")
+        if pair.right == 1
+    }
+
+    def is_right(one: Said) -> bool:
+        request, *replies = (text.strip() for text in one.question.texts)
+        return any((request, reply) in right for reply in replies)
+
+    return [one for one in said if one.question.texts and is_right(one)]
 
 
 def accuracy(pairs: Sequence[Pair]) -> Interval:
@@ -251,9 +293,10 @@ def sampled_scores(
     scorer: RewardScorer,
     gold: Callable[[list[Group]], list[list[float]]],
     groups: list[Group],
+    chat: Chat,
 ) -> tuple[list[list[float]], list[list[float]]]:
     """Proxy and gold scores of sampled replies; replies that the proxy cannot score count as its worst."""
-    proxy = scorer.scores(groups)
+    proxy = scorer.scores(scorer.read_again(groups, chat))
     known = [x for row in proxy for x in row if math.isfinite(x)]
     worst = min(known, default=0.0)
     return [[x if math.isfinite(x) else worst for x in row] for row in proxy], gold(groups)

@@ -21,7 +21,7 @@ from burnish.forward.prefix_tree import Numbers
 
 NOT_EXACT = (
     "--exact needs a plain Llama, Qwen2 or Qwen3 on a CPU, or on a GPU one of these, a Mistral, Gemma 3 or Qwen3-MoE, "
-    "all of whose weights are trained: only there was every product of sampler and trainer shown to be the same; leave "
+    "without --quantization: only there was every product of sampler and trainer shown to be the same; leave "
     "it out, and mismatch/logp says how far they are apart"
 )
 

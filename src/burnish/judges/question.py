@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from string import Template as Substituted
 
 _CONTROL = re.compile(  # how chat templates of known models write their control tokens
@@ -35,11 +35,16 @@ class Template:
 
 @dataclass(frozen=True)
 class Question:
-    """What a judge is asked: one user message. number: tells questions with the same words apart, for other answers."""
+    """What a judge is asked: one user message.
+
+    number  tells questions with the same words apart, for other answers
+    texts   what it shows, as it was given: the request first
+    """
 
     template: str
     text: str
     number: int = 0
+    texts: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def key(self) -> str:
@@ -64,7 +69,7 @@ def question(template: Template, data: Sequence[tuple[str, str]], **words: str) 
         f"[{label} begin {code}]\n{text}\n[{label} end {code}]" for (label, _), text in zip(data, texts, strict=True)
     ]
     filled = Substituted(template.text).substitute({**words, "data": "\n".join(blocks), "fence": code})
-    return Question(template.id, filled)
+    return Question(template.id, filled, texts=tuple(text for _, text in data))
 
 
 def fence(texts: Sequence[str], digits: int) -> str:

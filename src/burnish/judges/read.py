@@ -13,6 +13,8 @@ _SCORE = re.compile(
 )
 _SCORES = re.compile(r"^[\W_]*(?:final\s+)?(?:scores|ratings)\b[^:\n]{0,40}:\s*(.+)$", re.I | re.M)
 _VERDICT = re.compile(r"^[\W_]*(?:final\s+)?verdict[\W_]*:[\s*_\[(]*([+-]?\d)\b", re.I | re.M)
+_FIRST = re.compile(r"^[\W_]*first\s+error[\W_]*:[\s*_\[(]*(-?\d{1,4})\b", re.I | re.M)
+_BOXED = re.compile(r"\\boxed\{\s*(-?\d{1,4})\s*\}")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _LETTER = re.compile(r"\b([AB])\b")
 _WEIGHTED = re.compile(r"^\s*[-*]?\s*(\d{1,3})\s*\|\s*(\S.*?)\s*$", re.M)
@@ -59,6 +61,12 @@ def graded(text: str) -> int | None:
     if not re.fullmatch(r"[+-]?[1-3]", verdict):
         return None
     return int(verdict)
+
+
+def first_error(text: str, count: int) -> int | None:
+    """The number of the last line `First error: N`, or of the last \\boxed{N}: -1 to count - 1; None otherwise."""
+    said = _FIRST.findall(text[-LONGEST:]) or _BOXED.findall(text[-LONGEST:])
+    return int(said[-1]) if said and -1 <= int(said[-1]) < count else None
 
 
 def letter(text: str) -> str | None:

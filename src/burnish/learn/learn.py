@@ -43,7 +43,7 @@ from burnish.learn.rollback import taken_back
 from burnish.learn.search import Search
 from burnish.learn.sharded_passes import begin_backward, counts, end_pass, end_passes, most_passes
 from burnish.learn.term import Term
-from burnish.learn.units import at_mask, live_of, take_notes, unit_weights
+from burnish.learn.units import at_mask, live_of, note_tasks, take_notes, unit_weights
 from burnish.models.model import Model
 from burnish.models.oom_backoff import or_out_of_memory
 from burnish.util.work_units import UNITS
@@ -391,4 +391,6 @@ def _total(
         total = total + at(term.coef, clock) * (weights * losses).sum() / update.sizes[term.name]
         live.note("loss", losses)
         take_notes(update.step.notes, term, live, weights, update.sizes[term.name])
+        if update.step.measures:
+            note_tasks(update.step.notes, term, live, weights, micro)
     return total

@@ -17,6 +17,7 @@ from burnish.learn.batch import Micro, stream
 from burnish.learn.term import Live, Term
 
 Mask = npt.NDArray[np.bool_]
+OF_TASK = "@"  # "reply/accuracy@3" is the accuracy of the pairs of group 3
 
 
 def at_mask(inside: Mask, outputs: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -72,3 +73,23 @@ def take_notes(notes: Notes, term: Term, live: Live, weights: Tensor, size: floa
     for name, (x, where) in live.noted.items():
         counted = weights if where is None else weights * where
         notes.add(f"{term.name}/{name}", (counted * x).sum().double() / size, counted.sum().double() / size)
+
+
+def note_tasks(notes: Notes, term: Term, live: Live, weights: Tensor, micro: Micro) -> None:
+    """The same means for the units of each group alone, from which evaluations take intervals over tasks."""
+    groups = torch.tensor([row.group for row in micro.rows])
+    if term.unit == "group":
+        owners = torch.tensor(list(dict.fromkeys(groups.tolist())))
+    elif term.unit == "sequence":
+        owners = groups
+    else:
+        rows = {"token": live.row, "pair": live.pairs[:, 0]}.get(term.unit)
+        firsts = torch.tensor([one[0] for one in live.lists]) if rows is None else rows.cpu()
+        owners = groups[firsts.long()]
+    found = owners.unique().tolist()
+    for name, (x, where) in live.noted.items():
+        counted = (weights if where is None else weights * where).double().cpu()
+        summed = counted * x.double().cpu()
+        for group in found:
+            inside = owners == group
+            notes.add(f"{term.name}/{name}{OF_TASK}{group}", float(summed[inside].sum()), float(counted[inside].sum()))

@@ -11,6 +11,7 @@ from burnish.core.parts import Draw
 from burnish.draw import rated
 from burnish.draw.bandit import Bandit, MovingValues, UpperBounds, by_bandit
 from burnish.draw.evolve import OPERATIONS, Evolution, Pool, evolving, informativeness
+from burnish.draw.few import few as fixed_set
 from burnish.draw.made import require_single_prompts
 from burnish.draw.self_instruct import Instructions, Writing, self_instructed
 from burnish.judges.rewrites import OF_MORE, OF_REWRITE, Words
@@ -187,6 +188,15 @@ def prioritised() -> Curriculum:
     return _of_rows("prioritised", rated.by_failure)
 
 
+def few(*, size: Annotated[int, Option("Prompts of the fixed set.", at_least=1)] = 1) -> Curriculum:
+    """The same few prompts again and again, another set for each seed.
+
+    With fewer prompts than a batch has, a batch has these alone: --draw few --prompts 1 --n 128 trains on one prompt,
+    128 replies a step (1-shot RLVR, arXiv 2504.20571).
+    """
+    return _of_rows(f"few({size})", lambda source, old: replace(fixed_set(source, size), heldout=old.heldout))
+
+
 def _of_rows(name: str, make: Callable[[Source, Draw], Draw]) -> Curriculum:
     return lambda method, source: _changed(method, name, lambda phase: replace(phase, draw=make(source, phase.draw)))
 
@@ -204,6 +214,7 @@ CURRICULA = {
     "by_rate": CurriculumEntry(
         "by_rate", by_rate, (papers.LLAMA_NEMOTRON,), "Draw rows from easy to hard, by their pass rates.", "rated.jsonl"
     ),
+    "few": CurriculumEntry("few", few, (), "Draw the same few prompts in every step.", "add"),
     "prioritised": CurriculumEntry(
         "prioritised", prioritised, (papers.KIMI_K1_5,), "Draw rows that fail more often.", "rated.jsonl"
     ),

@@ -18,8 +18,9 @@ from torch import Tensor
 
 from burnish.core.messages import Message, pictures_of, text_of
 from burnish.models.chat import Chat
-from burnish.models.prefixes import Prefixes, Rendered
+from burnish.models.prefixes import Prefixes
 from burnish.models.text_cache import Piece as Piece
+from burnish.models.watched_messages import Rendered
 
 TRAIN_ON = ("all", "last", "everything")  # all replies, the last reply, every token
 

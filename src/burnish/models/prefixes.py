@@ -7,24 +7,27 @@ template has seen by then. If it has seen nothing of the messages from k on (not
 the last), the first k messages alone are rendered as that text and what the template writes after its loop. The latter
 is the same for every k, where nothing behind the loop depends on messages or on what the loop computed.
 
-A template of another form, and a k for which it has seen more (Qwen3 looks for the last question first), is rendered
-as before: the first k messages by themselves.
+A k for which it has seen more (Qwen3 looks for the last question first) is rendered from the message on at which its
+text may differ from what was rendered before (prefix_tails.py); a template of another form as before, the first k
+messages by themselves.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from jinja2 import Template as Compiled
 from jinja2 import TemplateError, nodes
 from jinja2.runtime import LoopContext
 
+from burnish.models.prefix_tails import Tails
 from burnish.models.template import Template
 from burnish.models.template_sandbox import Sandbox, filtered
+from burnish.models.watched_messages import Log, Rendered, Watched
 
 T = TypeVar("T")
 
@@ -34,41 +37,6 @@ _ELSEWHERE = (nodes.Block, nodes.Extends, nodes.Include, nodes.Import, nodes.Fro
 _CALLS = (nodes.Call, nodes.CallBlock, nodes.Macro, nodes.With)
 _CLOCK = frozenset({"strftime_now", "lipsum"})  # what differs from one render to the next
 _ASKED = "add_generation_prompt"
-
-
-@dataclass(frozen=True)
-class Rendered:
-    """A text that is the first `shared` characters of `base` and then `tail`, so that many share one base."""
-
-    base: str
-    shared: int
-    tail: str = ""
-
-    @classmethod
-    def of(cls, text: str) -> Rendered:
-        return cls(text, len(text))
-
-    def __len__(self) -> int:
-        return self.shared + len(self.tail)
-
-    def part(self, start: int, end: int | None = None) -> str:
-        """The characters from `start` to `end`."""
-        end = len(self) if end is None else end
-        own = self.tail[max(0, start - self.shared) : max(0, end - self.shared)]
-        return self.base[start : min(end, self.shared)] + own
-
-    def agrees(self, other: Rendered, length: int) -> bool:
-        """Whether both have the same first `length` characters, and so many."""
-        if length > min(len(self), len(other)):
-            return False
-        same = min(self.shared, other.shared, length) if self.base is other.base else 0
-        return self.part(same, length) == other.part(same, length)
-
-    def startswith(self, other: Rendered) -> bool:
-        return self.agrees(other, len(other))
-
-    def followed_by(self, text: str) -> Rendered:
-        return replace(self, tail=self.tail + text)
 
 
 class Prefixes:
@@ -81,6 +49,7 @@ class Prefixes:
         self._tails: dict[bool, str] = {}
         if self._points and not self._read_tails():
             self._points = {}
+        self._later: Tails | None = None  # of the conversation, once one is asked for
 
     def text(self, count: int, generation: bool) -> Rendered:
         """The first `count` messages as the template renders them. generation: up to where a reply begins."""
@@ -90,7 +59,19 @@ class Prefixes:
             return self.whole
         if count in self._points:
             return Rendered(self.whole.base, self._points[count], self._tails[generation])
-        return Rendered.of(self._template.render(self._messages[:count], generation, self._tools))
+        tails = self._resumed()
+        resumed = tails.text(count, generation) if tails is not None else None
+        return (
+            resumed
+            if resumed is not None
+            else Rendered.of(self._template.render(self._messages[:count], generation, self._tools))
+        )
+
+    def _resumed(self) -> Tails | None:
+        """Where the first messages can be rendered from a later one on; None for a short conversation."""
+        if self._later is None and len(self._messages) >= WORTH:
+            self._later = Tails(self._template, self._messages, self._tools, self.whole.base)
+        return self._later
 
     def _followed(self) -> dict[int, int]:
         """By number of messages, how much of the whole is written when the template has seen these and no others."""
@@ -116,78 +97,6 @@ class Prefixes:
                 if not text.startswith(self.whole.base[:at]) or text[at:] != tail:
                     return False
         return True
-
-
-class Log:
-    """What a template has seen of the messages, and how much it has written."""
-
-    def __init__(self) -> None:
-        self.seen = 0  # messages, from the first
-        self.end = False  # whether it has seen how many there are
-        self.written = 0
-        self.ahead = 0  # calls under way that look ahead of their loop
-        self.points: dict[int, int] = {}
-
-    def saw(self, index: int) -> None:
-        self.seen = max(self.seen, index + 1)
-
-
-class Watched(Sequence[object]):
-    """Messages from number `first` on, for a template: whatever it reads of them is logged."""
-
-    def __init__(self, messages: Sequence[object], log: Log, first: int = 0) -> None:
-        self._messages, self._log, self._first = messages, log, first
-
-    def __getitem__(self, at: Any) -> Any:
-        if isinstance(at, int) and 0 <= at < len(self._messages) - self._first:
-            self._log.saw(self._first + at)
-            return self._messages[self._first + at]
-        if isinstance(at, slice) and at.stop is None and at.step in (None, 1) and 0 <= (at.start or 0) <= 1:
-            return Watched(self._messages, self._log, self._first + (at.start or 0))
-        return self._all()[at]
-
-    def __iter__(self) -> Iterator[object]:
-        for number in range(self._first, len(self._messages)):
-            self._log.saw(number)
-            yield self._messages[number]
-        self._log.end = True
-
-    def followed(self) -> Iterator[object]:
-        """The messages for the loop over them: what has been written when it asks for the next one is logged."""
-        log = self._log
-        for number in range(self._first, len(self._messages)):
-            if number and not log.end and not log.ahead and log.seen <= number:
-                log.points[number] = log.written
-            log.saw(number)
-            yield self._messages[number]
-        log.end = True
-
-    def __len__(self) -> int:
-        return len(self._all())
-
-    def __bool__(self) -> bool:
-        some = len(self._messages) > self._first
-        self._log.saw(self._first if some else len(self._messages))
-        return some
-
-    def __eq__(self, other: object) -> bool:
-        return self._all() == other
-
-    def __hash__(self) -> int:
-        raise TypeError("messages cannot be hashed")
-
-    def __repr__(self) -> str:
-        return repr(self._all())
-
-    def __add__(self, other: Any) -> Any:
-        return self._all() + other
-
-    def __radd__(self, other: Any) -> Any:
-        return other + self._all()
-
-    def _all(self) -> list[object]:
-        self._log.end = True
-        return list(self._messages[self._first :])
 
 
 class _Watching(threading.local):

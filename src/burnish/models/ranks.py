@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -34,6 +35,7 @@ from burnish.util.work_units import UNITS
 
 T = TypeVar("T")
 MEETING = "BURNISH_RANKS_MEET_AT"  # names a file for the ranks of one machine; their launcher says who is lost
+RUN = "run"  # the file in the launcher's folder that says where the run is
 TICK = timedelta(seconds=1)  # how often a rank that waits for others looks whether they are lost
 VERDICT_SECONDS = 3.0  # how long it may take until it is known who has broken a connection
 CUT = (
@@ -41,6 +43,12 @@ CUT = (
     "continue it from its last checkpoint with burnish train --resume RUN"
 )
 BUCKET = 1 << 25  # gradients that are added up at once: 128 MiB of fp32
+
+
+def tell_launcher(run: Path) -> None:
+    """Say where the run is to the launcher of the ranks of this machine, if there is one: it may resume the run."""
+    if meeting := os.environ.get(MEETING):
+        Path(meeting).with_name(RUN).write_text(str(run.absolute()))
 
 
 @dataclass(frozen=True)

@@ -171,7 +171,7 @@ def _run_stage(
         finished = _train(one, options, state, now, counting, display)
     else:
         finished = _command(one, options, state, now, makers[one.stage.command])
-    counting.add(-1)
+    counting.add(0)
     now.seconds, now.tokens = state.spent(one.name)
     now.done = finished
     state.save()

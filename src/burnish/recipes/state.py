@@ -38,11 +38,14 @@ class StageState:
 
 
 class StepLine(TypedDict):
-    """A line of steps.jsonl: the tokens of a step, and the seconds of its session so far."""
+    """A line of steps.jsonl: the tokens of a step, and the seconds of its session so far.
+
+    done  the steps of the stage that are done, this one among them; 0 before and after training
+    """
 
     stage: str
     session: str
-    step: int
+    done: int
     tokens: int
     seconds: float
 
@@ -83,7 +86,7 @@ class State:
         for line in self._lines():
             if line["stage"] == name:
                 sessions[line["session"]] = max(line["seconds"], sessions.get(line["session"], 0.0))
-                tokens[line["step"]] = line["tokens"]
+                tokens[line["done"]] = line["tokens"]
         return sum(sessions.values()), sum(tokens.values())
 
     def _lines(self) -> list[StepLine]:
@@ -115,7 +118,9 @@ def _step(line: str) -> StepLine | None:
         told = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    wanted = {"stage": str, "session": str, "step": int, "tokens": int, "seconds": int | float}
+    if isinstance(told, dict) and isinstance(told.get("step"), int):  # older files count the steps from 0
+        told["done"] = told.pop("step") + 1
+    wanted = {"stage": str, "session": str, "done": int, "tokens": int, "seconds": int | float}
     whole = isinstance(told, dict) and all(isinstance(told.get(key), kind) for key, kind in wanted.items())
     step: StepLine | None = told if whole else None
     return step
@@ -126,17 +131,17 @@ class Counting(Observer):
 
     def __init__(self, state: State, stage: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.file, self.stage, self.clock = state.folder / STEPS, stage, clock
-        self.began, self.session, self.last = clock(), f"{time.time():.3f}", -1
+        self.began, self.session, self.last = clock(), f"{time.time():.3f}", 0
 
     def stepped(self, report: Report, heldout: dict[str, float], seconds: float) -> None:
         traces = [trace for groups in report.groups.values() for group in groups for trace in group.traces]
         traces += [one.trace for groups in report.dropped.values() for one in groups]
         turns = [turn for trace in traces for turn in trace.turns]
-        self.last = report.clock.step
+        self.last = report.clock.step + 1
         self.add(self.last, sum(turn.tokens.numel() for turn in turns))
 
-    def add(self, step: int, tokens: int = 0) -> None:
-        """One line; step -1 is the time before and after training."""
-        line = {"stage": self.stage, "session": self.session, "step": step, "tokens": tokens}
+    def add(self, done: int, tokens: int = 0) -> None:
+        """One line; 0 is the time before and after training."""
+        line = {"stage": self.stage, "session": self.session, "done": done, "tokens": tokens}
         with self.file.open("a") as file:
             file.write(json.dumps({**line, "seconds": round(self.clock() - self.began, 3)}) + "\n")

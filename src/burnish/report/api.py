@@ -100,7 +100,7 @@ class Api:
     def metrics(self, query: Query) -> dict[str, object]:
         """Metrics and timings after a step, events after an event, and the run's state and health warnings."""
         with self.open(query) as store:
-            after, event = _integer(query, "after", -1), _integer(query, "event", 0)
+            after, event = _integer(query, "after", 0), _integer(query, "event", 0)
             info, rows = store.info(), store.metrics(after)
             limits = HealthLimits(**info.get("limits", {}))
             return {
@@ -116,7 +116,7 @@ class Api:
                 ),
                 "timings": _columns(store.timings(after)),
                 "events": store.events(event),
-                "worries": worries(rows if after < 0 else _history(store), limits),
+                "worries": worries(rows if after <= 0 else _history(store), limits),
             }
 
     def steps(self, query: Query) -> dict[str, object]:
@@ -281,7 +281,7 @@ def _history(store: RunStore) -> list[dict[str, Any]]:
     last = store.sql("SELECT max(step) AS step FROM metrics")[0]["step"] or 0
     if last < WINDOW + RECENT:
         return store.metrics()
-    return [*store.metrics(upto=RECENT - 1), *store.metrics(last - WINDOW)]
+    return [*store.metrics(upto=RECENT), *store.metrics(last - WINDOW)]
 
 
 def _short(row: TraceRow) -> TraceRow:

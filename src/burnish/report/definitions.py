@@ -110,10 +110,14 @@ GENERAL: list[Definition] = [
         "What was kept",
         (
             "staleness",
-            "with --lag or --chunk: mean number of versions by which the trained weights are ahead of those that "
-            "wrote a token",
+            "with --lag, --chunk or --train-when: mean number of versions by which the trained weights are ahead of "
+            "those that wrote a token",
         ),
-        ("unfinished", "with --chunk: replies that are unfinished when the step ends and continue in the next"),
+        (
+            "unfinished",
+            "with --chunk, --train-when, --step-deadline: replies or episodes that are unfinished when the step ends "
+            "and continue in the next",
+        ),
         (
             "zero_variance_groups",
             "share of the groups in which all replies have the same score: they give no gradient",

@@ -41,6 +41,20 @@ REWARDS = {  # methods -> the reward that reads their product, where that is not
     "vpl": "vpl",
 }
 ANSWERS = 5
+# What a next training command takes over from the run: the model's memory, and how replies are sampled and judged.
+LORA = ("lora", "lora_alpha", "lora_variant", "lora_targets", "quantization")
+PLAYED = (
+    "tools",
+    "tool_parser",
+    "tool_timeout",
+    "agent",
+    "opponent",
+    "turns",
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+)
 
 
 def verdict(result: Result, tasks: int, longest: int = 0) -> list[str]:
@@ -61,7 +75,7 @@ def verdict(result: Result, tasks: int, longest: int = 0) -> list[str]:
         return [*lines, *_ending(result)]
     gain = after.value.mean - before.value.mean
     worse = gain > 0 if better_is_lower(after.name) else gain < 0
-    if after.value.low < after.value.high and _overlap(before.value, after.value):
+    if after.value.low < after.value.high and not better_is_lower(after.name) and _overlap(before.value, after.value):
         lines.append(
             f"The 95% intervals overlap: on {tasks} tasks this may be chance. More --steps or held-out tasks "
             "(--eval-tasks) will tell."
@@ -87,7 +101,7 @@ def _overlap(one: Interval, other: Interval) -> bool:
 
 def _ending(result: Result) -> list[str]:
     """Why the run ended early, and which checkpoint is the best."""
-    done, best = result.metrics[-1]["step"] + 1 if result.metrics else 0, result.best
+    done, best = result.metrics[-1]["step"] if result.metrics else 0, result.best
     lines = [f"Stopped early after step {done}: {result.ended}."] if result.ended else []
     after = Score(best.name, done, result.after.value.mean) if best and result.after else None
     if best is not None and best.step != done and best.better(after):
@@ -150,11 +164,13 @@ def next_steps(run: ObservedRun, result: Result) -> list[tuple[str, str]]:
     model = shlex.quote(str(result.model))
     again = [more] if _named(run) else []
     rows = _data(run)
+    untrained = f"{rows}{_same_model(run, result)}{_same(run)}"
+    start = untrained + _adapters(run)
     if run.config.method in REWARDS and rows is not None:
         reward = shlex.quote(f"{REWARDS[run.config.method]}({result.model})")
         return [
             (f"burnish eval-reward {reward} {rows}", "whether it can be trusted"),
-            (f"burnish train grpo {rows}{_same_model(run, result)} --reward {reward}", "train with it"),
+            (f"burnish train grpo {start} --reward {reward}", "train with it"),
             *again,
         ]
     if not run.method.generates:
@@ -162,24 +178,24 @@ def next_steps(run: ObservedRun, result: Result) -> list[tuple[str, str]]:
             return again
         if run.method.product == "prm":
             reward = shlex.quote(f"prm({result.model})")
-            chosen = f"burnish train best_of_n {rows}{_same_model(run, result)} --reward {reward}"
+            chosen = f"burnish train best_of_n {untrained} --reward {reward}"
             return [(chosen, "choose replies with it"), *again]
         if run.config.method == "refusal_classifier":
             return [(f"burnish refusals {model} {rows}{_categories(run)} --split heldout", "what it finds"), *again]
         if run.config.method in GUIDED_BY:
-            guided = f"{GUIDED_BY[run.config.method]} {rows}{_same_model(run, result)} --value-model {model}"
+            guided = f"{GUIDED_BY[run.config.method]} {untrained}{_same_reward(run)} --value-model {model}"
             return [(f"burnish train {guided}", "guide the model with it"), *again]
         if run.method.product == "value":
-            trained = f"burnish train dvpo {rows}{_same_model(run, result)} --value-model {model}"
+            trained = f"burnish train dvpo {start}{_same_reward(run)} --value-model {model}"
             return [(trained, "train with it"), *again]
         return [
             (f"burnish eval {model} {rows}", "how many pairs it puts in the right order"),
-            (f"burnish train grpo {rows}{_same_model(run, result)} --reward-model {model}", "train with it"),
+            (f"burnish train grpo {start} --reward-model {model}", "train with it"),
             *again,
         ]
     if run.config.method == "genarm_rm":
         ordered = [(f"burnish eval {model} {rows}", "how many pairs it puts in the right order")] if rows else []
-        guided = f"burnish train genarm {rows}{_same_model(run, result)} --reward-lm {model}"
+        guided = f"burnish train genarm {untrained} --reward-lm {model}"
         return [*ordered, *([(guided, "guide a model with it")] if rows and can_evaluate(run.source) else []), *again]
     return [(f"burnish chat {model}", "talk to it"), *_evaluation(run, model), *again]
 
@@ -198,12 +214,39 @@ def _same_model(run: ObservedRun, result: Result) -> str:
     return "".join(f" {word}" for word in words)
 
 
+def _same(run: ObservedRun) -> str:
+    """The flags of the run that the next one on its data needs: tools, and how replies are sampled."""
+    options = run.config.options
+    given = {name: getattr(options, name) for name in PLAYED}
+    if run.method.samples and (datasets_of(run.source) or options.max_new_tokens != SHORT):
+        given["max_new_tokens"] = options.max_new_tokens
+    return _flags({name: value for name, value in given.items() if value != getattr(Options, name)})
+
+
+def _adapters(run: ObservedRun) -> str:
+    """The flags of the run's adapters, for a next run that trains the model, too."""
+    options = run.config.options
+    given = {name: getattr(options, name) for name in LORA}
+    return _flags({name: value for name, value in given.items() if value != getattr(Options, name)})
+
+
+def _same_reward(run: ObservedRun) -> str:
+    """The flags of what scored the run's replies."""
+    options = run.config.options
+    given = {"reward": options.reward, "reward_model": run.config.arguments.get("reward_model"), "shape": options.shape}
+    return _flags({name: value for name, value in given.items() if value})
+
+
+def _flags(given: dict[str, object]) -> str:
+    return "".join(f" --{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in given.items())
+
+
 def _categories(run: ObservedRun) -> str:
     """The flags of `burnish refusals` that name the labels of a classifier, where they are unusual."""
     usual = inspect.signature(find(run.config.method).build).parameters
     given = {name: run.config.arguments.get(name) for name in ("column", "cannot", "should_not")}
     changed = {name: value for name, value in given.items() if value not in (None, usual[name].default)}
-    return "".join(f" --{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in changed.items())
+    return _flags(changed)
 
 
 def _named(run: ObservedRun) -> bool:
@@ -257,7 +300,8 @@ def _evaluation(run: ObservedRun, model: str) -> list[tuple[str, str]]:
             words.append(f"--train-on {options.train_on}")
     if options.opponent:
         model_of = options.model if read_opponent(options.opponent).heldout == "start" else options.opponent
-        words.append(f"--opponent {shlex.quote(model_of)}")
+        if isinstance(read_opponent(options.opponent).heldout, str):  # `burnish eval` has one model for all seats
+            words.append(f"--opponent {shlex.quote(model_of)}")
     for name in ("max_new_tokens", "max_length", "on_long", "tools", "turns"):
         value, usual = getattr(options, name), getattr(Options, name)
         if name == "max_new_tokens" and not datasets_of(run.source):

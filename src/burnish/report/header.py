@@ -16,12 +16,19 @@ from burnish.tasks.resolve import datasets_of
 
 
 def _pace(settings: Settings) -> str:
-    """How sampling is asynchronous (--lag, --chunk); empty if it is not."""
+    """How sampling is asynchronous (--lag, --chunk, --train-when); empty if it is not."""
     ahead = f"sampled {settings.lag} step{'s' if settings.lag > 1 else ''} ahead of training" if settings.lag else ""
     chunk = ""
     if settings.chunk:
         chunk = f"at most {settings.chunk} tokens of a reply per step; the next step continues it with newer weights"
-    return "; ".join(filter(None, (ahead, chunk)))
+    waits = ""
+    if settings.train_when is not None:
+        waits = (
+            f"a step learns when {settings.train_when:.0%} of the open groups are done; the next plays the others on"
+        )
+    if settings.step_deadline is not None:
+        waits += f"{', and ' if waits else 'a step '}waits for environments for {settings.step_deadline:g} s at most"
+    return "; ".join(filter(None, (ahead, chunk, waits)))
 
 
 def derived(run: ObservedRun) -> list[tuple[str, str]]:

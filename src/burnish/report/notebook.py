@@ -36,7 +36,7 @@ class Traces(list[TraceRow]):
 
     def _repr_html_(self) -> str:
         rows = [
-            f"<tr><td>{trace['step'] + 1}</td><td>{_number(trace['reward'])}</td><td>{_number(trace['advantage'])}</td>"
+            f"<tr><td>{trace['step']}</td><td>{_number(trace['reward'])}</td><td>{_number(trace['advantage'])}</td>"
             f"{_cell(trace['prompt'])}{_cell(trace['text'])}<td>{escape(trace['dropped'] or '')}</td></tr>"
             for trace in self
         ]

@@ -141,7 +141,7 @@ def _events(events: Sequence[EventRow]) -> str:
         return ""
     rows = []
     for event in events[-40:]:
-        step = "" if event["step"] is None else f"step {event['step'] + 1}"
+        step = "" if event["step"] is None else f"step {event['step']}"
         kind = ' class="wrong"' if event["level"] == "error" else ""
         rows.append(
             f"<tr><td class='dim'>{step}</td><td>{escape(event['kind'])}</td>"

@@ -127,10 +127,10 @@ class Progress(Observer):
         name, measured = numbers.trained_series(metrics), numbers.heldout_of(metrics)
         if name:
             points = self.trained[::2] if len(self.trained) > MOST_POINTS else self.trained
-            self.trained_name, self.trained = name, [*points, (metrics["step"] + 1, metrics[name])]
+            self.trained_name, self.trained = name, [*points, (metrics["step"], metrics[name])]
         if measured:
             self.heldout_name = measured[0]
-            self.heldout.append((metrics["step"] + 1, measured[1]))
+            self.heldout.append((metrics["step"], measured[1]))
 
 
 class ProgressLines(Progress):

@@ -109,7 +109,7 @@ def run_report(store: RunStore) -> RunReport:
 
 def curve_of(name: str, metrics: Sequence[Mapping[str, Any]]) -> Curve:
     """One metric of a run's steps."""
-    return _curve("", name, [(row["step"] + 1, row[name]) for row in metrics if row.get(name) is not None])
+    return _curve("", name, [(row["step"], row[name]) for row in metrics if row.get(name) is not None])
 
 
 def config_text(config: dict[str, object]) -> str:
@@ -123,13 +123,18 @@ def when(moment: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
 
 
-def _headline(evaluation: Mapping[str, Evaluation | None], metrics: Sequence[Mapping[str, Any]]) -> str:
+def held_out_lines(evaluation: Mapping[str, Evaluation | None]) -> list[str]:
+    """The held-out measure before and after training with its 95% intervals, and what was measured beside it."""
     before, after = evaluation.get("before"), evaluation.get("after")
     if after and before:
-        return "; ".join(line.replace(" -> ", " → ") for line in measured(_outcome(before), _outcome(after)))
+        return measured(_outcome(before), _outcome(after))
     only = after or before
-    if only:
-        return "; ".join(measured(None, _outcome(only))) + ("" if after else " before training")
+    return [line + ("" if after else " before training") for line in measured(None, _outcome(only))] if only else []
+
+
+def _headline(evaluation: Mapping[str, Evaluation | None], metrics: Sequence[Mapping[str, Any]]) -> str:
+    if lines := held_out_lines(evaluation):
+        return "; ".join(line.replace(" -> ", " → ") for line in lines)
     last = metrics[-1] if metrics else {}
     return (
         f"reward {last['reward']:.3f} in the last step" if last.get("reward") is not None else f"{len(metrics)} steps"
@@ -150,7 +155,7 @@ def _curves(metrics: Sequence[Mapping[str, Any]], evaluation: Mapping[str, Evalu
         for name in (name for pattern in patterns for name in names if fnmatchcase(name, pattern)):
             if name not in used:
                 used.add(name)
-                points = [(row["step"] + 1, row[name]) for row in metrics if row.get(name) is not None]
+                points = [(row["step"], row[name]) for row in metrics if row.get(name) is not None]
                 curves.append(_curve(chapter, name, points))
         if chapter == "Learning":
             curves += [_curve(chapter, name, _held_out(name, metrics, evaluation)) for name in heldout]
@@ -165,7 +170,7 @@ def _curve(chapter: str, name: str, points: list[Point]) -> Curve:
 def _held_out(
     name: str, metrics: Sequence[Mapping[str, Any]], evaluation: Mapping[str, Evaluation | None]
 ) -> list[tuple[float, float]]:
-    points = [(row["step"] + 1, row[name]) for row in metrics if row.get(name) is not None]
+    points = [(row["step"], row[name]) for row in metrics if row.get(name) is not None]
     for which, step in (("before", 0), ("after", len(metrics))):
         outcome = evaluation.get(which)
         if outcome and (value := _outcome(outcome).metrics().get(name)) is not None:

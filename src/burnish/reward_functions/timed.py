@@ -62,9 +62,10 @@ class TimedReward(OneReward):
             try:
                 answer = process.receive(START)
             except EOFError:
+                ended = process.obituary()
                 process.end()
                 raise ValueError(
-                    f"the process of the reward function {self.spec} ended while it was loaded; does loading it end "
+                    f"the process of the reward function {self.spec} {ended} while it was loaded; does loading it end "
                     "Python?"
                 ) from None
             except TimeoutError:

@@ -8,11 +8,11 @@ from typing import Annotated
 from burnish import papers
 from burnish.core import randomness
 from burnish.core.method import Group, Option, Part, Step
-from burnish.core.scorer import RATINGS, SPAN
+from burnish.core.scorer import FEEDBACK, RATINGS, SPAN
 from burnish.core.seeds import key_of
 from burnish.judges import read, vote
 from burnish.judges.question import Question, question
-from burnish.judges.templates import ASPECT
+from burnish.judges.templates import ASPECT, OPINION
 from burnish.rewards import Scorer, register_reward
 from burnish.rewards.judged import JudgeText, Unparsed, text_or_file
 from burnish.score.judges import Judge, read_judge
@@ -33,6 +33,7 @@ CODE = {
     "style": "does the code follow the idioms and conventions of its language?",
 }
 LOW, HIGH = 1, 5
+Critique = Annotated[bool, Option("Ask for feedback on each reply, too; burnish pairs writes it into the rows.")]
 AspectsOf = Callable[[Item], Mapping[str, str]]
 Aspects = Annotated[str, Option("Aspects, one `name: meaning` per line, or a file with them; by default the paper's.")]
 
@@ -44,17 +45,22 @@ Aspects = Annotated[str, Option("Aspects, one `name: meaning` per line, or a fil
     example="burnish pairs --task prompts.jsonl --n 4 --reward 'ultrafeedback(runs/DIR/model)' --out pairs.jsonl",
     trial={"judge": "tiny"},
 )
-def ultrafeedback(task: Source, judge: JudgeText, *, aspects: Aspects = "", unparsed: Unparsed = None) -> Scorer:
+def ultrafeedback(
+    task: Source, judge: JudgeText, *, aspects: Aspects = "", critique: Critique = False, unparsed: Unparsed = None
+) -> Scorer:
     """r_i = mean over aspects of the rating (1 to 5) of reply i;  margin of a pair = |r_w - r_l| / 4, in (0, 1]
 
     One question per aspect shows all replies in an order of its own, which is undone. An aspect that cannot be read
-    is left out of the mean of all replies. The paper has four completions from 17 models; here they are n samples of
-    one model. Its critique call with an overall score is left out: reward models from it were worse, and it has a
-    known defect (10 written as 1). The normalisation of the margin is RECONSTRUCTED; `burnish pairs` writes it as
-    column `grade`, for burnish train reward_model --grades grade. Without it, the margin is 0.
+    is left out of the mean of all replies. The paper has four completions, each by one of 17 models under one of its
+    principles: burnish pairs --n 4 --model A+B+C --principles FILE. critique=True asks for feedback on each reply, too,
+    which `burnish pairs` keeps as columns; its overall score is not the reward: reward models from it were worse, and
+    it has a known defect (10 written as 1). With keep=FILE of the judge, this feedback trains a critic (UltraCM). The
+    normalisation of the margin is RECONSTRUCTED; `burnish pairs` writes it as column `grade`, for burnish train
+    reward_model --grades grade. Without it, the margin is 0. Departure: the paper's principles fit the kind of prompt;
+    here any line of the file is drawn.
     """
     listed, who = read_aspects(aspects, GENERAL), read_judge(judge)
-    return _rated("ultrafeedback", who, lambda item: listed, Writer("ultrafeedback", unparsed))
+    return _rated("ultrafeedback", who, lambda item: listed, Writer("ultrafeedback", unparsed), critique)
 
 
 @register_reward(
@@ -64,13 +70,15 @@ def ultrafeedback(task: Source, judge: JudgeText, *, aspects: Aspects = "", unpa
     example="burnish pairs --task code.jsonl --n 4 --reward 'codeultrafeedback(runs/DIR/model)' --out pairs.jsonl",
     trial={"judge": "tiny"},
 )
-def codeultrafeedback(task: Source, judge: JudgeText, *, aspects: Aspects = "", unparsed: Unparsed = None) -> Scorer:
+def codeultrafeedback(
+    task: Source, judge: JudgeText, *, aspects: Aspects = "", critique: Critique = False, unparsed: Unparsed = None
+) -> Scorer:
     """r_i = the rating (1 to 5) of reply i by the row's preference; one question for all replies of a row
 
     The preference is the row's column `preference`, or one of the five by a hash of the prompt. The question shows the
     replies in an order by a hash, which is undone (the published files keep the shuffled one). `burnish pairs` then
-    pairs the best with the worst; rows whose best and worst are equal are dropped. The paper has replies of 14 models;
-    here they are n samples of one. Its written feedback is not kept.
+    pairs the best with the worst; rows whose best and worst are equal are dropped. The paper has replies of 14 models
+    (--model A+B+C) and written feedback (critique=True), which the rows keep.
     """
     listed, who = read_aspects(aspects, CODE), read_judge(judge)
 
@@ -83,7 +91,7 @@ def codeultrafeedback(task: Source, judge: JudgeText, *, aspects: Aspects = "", 
             )
         return {name: listed[name]}
 
-    return _rated("codeultrafeedback", who, of, Writer("codeultrafeedback", unparsed))
+    return _rated("codeultrafeedback", who, of, Writer("codeultrafeedback", unparsed), critique)
 
 
 def read_aspects(given: str, default: Mapping[str, str]) -> dict[str, str]:
@@ -99,7 +107,7 @@ def read_aspects(given: str, default: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _rated(name: str, judge: Judge, aspects_of: AspectsOf, writer: Writer) -> Scorer:
+def _rated(name: str, judge: Judge, aspects_of: AspectsOf, writer: Writer, critique: bool) -> Scorer:
     def call(groups: list[Group], step: Step) -> list[Group]:
         items = items_of(groups, step)
         for item in (item for item in items if item.empty):
@@ -121,6 +129,8 @@ def _rated(name: str, judge: Judge, aspects_of: AspectsOf, writer: Writer) -> Sc
         for item in (item for own in parties for item in own):
             item.trace.note[RATINGS], item.trace.note[SPAN] = ratings[id(item)], float(HIGH - LOW)
             writer.write(item, vote.mean(list(ratings[id(item)].values())), why.get(id(item), ""))
+        if critique:
+            _note_feedback([item for own in parties for item in own], judge, step)
         return groups
 
     def _of(own: list[Item]) -> list[tuple[str, str]]:
@@ -128,6 +138,14 @@ def _rated(name: str, judge: Judge, aspects_of: AspectsOf, writer: Writer) -> Sc
 
     part = Part(name=f"{name}({judge.name})", call=call, reads=judge.reads | {"tokens:policy"}, writes=writer.writes)
     return Scorer(part=part, models=judge.models)
+
+
+def _note_feedback(items: list[Item], judge: Judge, step: Step) -> None:
+    """What the judge writes about each reply, in its note; nothing where it gave no answer."""
+    asked = [question(OPINION, [("request", item.prompt), ("reply", item.reply)]) for item in items]
+    for item, (answer,) in zip(items, judge.ask(asked, step), strict=True):
+        if not answer.failed:
+            item.trace.note[FEEDBACK] = answer.text
 
 
 def _question(own: list[Item], aspect: str, meaning: str) -> tuple[list[int], Question]:

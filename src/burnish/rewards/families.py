@@ -1,5 +1,6 @@
 """Imports every family of scorers, so that the table is whole."""
 
+from burnish.rewards import answered as answered
 from burnish.rewards import aspects as aspects
 from burnish.rewards import blends as blends
 from burnish.rewards import checklists as checklists
@@ -16,6 +17,7 @@ from burnish.rewards import lengths as lengths
 from burnish.rewards import majority as majority
 from burnish.rewards import memory as memory
 from burnish.rewards import models as models
+from burnish.rewards import noise as noise
 from burnish.rewards import oracles as oracles
 from burnish.rewards import panel as panel
 from burnish.rewards import plain as plain

@@ -7,22 +7,30 @@ import queue
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
+from torch import Tensor
 
+from burnish.core.randomness import key_of
 from burnish.core.step import Step
 from burnish.core.types import Task
 from burnish.engine.mixture import Blend
+from burnish.models.chat import Chat
 from burnish.models.layer_shards import held
 from burnish.models.model import Model
 from burnish.rollout.starts import Reply, Start, sample_key, write_arriving, write_on
 from burnish.serve import ChatServer, Question
+from burnish.serve.asked import Answered, Piece, failure, until_stop
+from burnish.serve.constraint import Constraints
 from burnish.serve.conversation import Conversation, Conversations
-from burnish.serve.protocol import Answered, assistant_message, failure, read_message
+from burnish.serve.likeliest import likeliest
+from burnish.serve.protocol import assistant_message, read_message
 
 TAG = "hosted"  # of replies to questions
 WINDOW = 0.01  # seconds in which questions gather before they are answered together
 ROWS = 32  # questions that `answer` has room for at once, however few there are when it begins
+CONSTRAINTS = Constraints()  # grammars and masks that requests share
 PER_CALL = 512  # questions after which a call of `answer` takes no more
 
 
@@ -43,30 +51,54 @@ class Asker:
         ends_cut = self.step.settings.cut_turn == "end"
         self.talk = Conversations(self.step.models[self.who].chat, ends_cut)
 
-    def start(self, question: Question) -> tuple[Conversation, Reply]:
-        """The reply that a question asks for; raises ValueError where it cannot be given."""
+    def start(self, question: Question) -> list[tuple[Conversation, Reply]]:
+        """The replies that a question asks for; raises ValueError where they cannot be given."""
         asked = question.asked
-        if self.limit is not None and self.calls >= self.limit:
+        if self.limit is not None and self.calls + asked.n > self.limit:
             raise ValueError(f"this episode has made its {self.limit} calls; raise --turns for more")
         conversation = self.talk.at(asked)
+        others: list[Conversation] = []
+        try:
+            others += [self.talk.another(conversation) for _ in range(asked.n - 1)]
+            return [(one, self._reply(one, question, i)) for i, one in enumerate((conversation, *others))]
+        except Exception:
+            for one in (*others, conversation):
+                self.talk.take_back(one)
+            raise
+
+    def _reply(self, conversation: Conversation, question: Question, index: int) -> Reply:
+        """One of the replies to a question."""
+        asked, chat = question.asked, self.talk.chat
         self.calls += 1
         settings = self.step.sampling(self.temperature)
         if asked.temperature is not None:
             settings = replace(settings, temperature=asked.temperature)
         if asked.top_p is not None:
             settings = replace(settings, top_p=asked.top_p)
+        if asked.top_k is not None:
+            settings = replace(settings, top_k=asked.top_k)
+        constraint = CONSTRAINTS.of_request(chat, asked)
+        if constraint is not None:
+            settings = replace(settings, as_drawn=True)
+        if settings.as_drawn and (asked.presence or asked.frequency):  # a trainer would not know of them
+            raise ValueError(
+                "penalties cannot be combined with a schema, a required tool, or a run whose log-probs are of what is "
+                "drawn from; leave them out"
+            )
         number = self.number * 1000 + self.calls
         key = sample_key(self.step.clock, self.task, number, TAG)
+        if asked.seed is not None:  # an episode's replies differ from those of others all the same
+            key = key_of(asked.seed, "seed", index, *((key,) if self.limit is not None else ()))
         turns = tuple(conversation.turns)
         reply = Reply(Start(self.task, turns, number, key, self.who, self.who, TAG, settings))
         longest = self.step.settings.max_new_tokens
         reply.most = min(longest, asked.max_tokens or longest)
-        try:
-            _check_room(reply, self.step)
-        except ValueError:
-            self.talk.take_back(conversation)
-            raise
-        return conversation, reply
+        reply.until = asked.stop
+        told = partial(_told, question, chat, index) if asked.stream else None
+        shaped = {"presence": asked.presence, "frequency": asked.frequency, "constraint": constraint, "told": told}
+        reply.more = {name: value for name, value in shaped.items() if value}
+        _check_room(reply, self.step)
+        return reply
 
 
 def waiting(server: ChatServer, patience: float = WINDOW) -> list[Question]:
@@ -102,7 +134,7 @@ class Questions:
     ) -> None:
         self.server, self.step, self.over, self.rows, self._first = server, step, over, rows, list(first)
         self.most, self.taken = most, 0
-        self._of: dict[Reply, tuple[Question, Conversation]] = {}
+        self._of: dict[Reply, tuple[Question, Conversation, int]] = {}
 
     def take(self, wait: bool) -> list[Reply]:
         """Replies to the questions that wait; those that cannot be answered get the reason at once."""
@@ -116,9 +148,9 @@ class Questions:
                 return found
 
     def wrote(self, reply: Reply) -> None:
-        question, conversation = self._of.pop(reply)
+        question, conversation, index = self._of.pop(reply)
         try:
-            _tell(question, conversation, reply, self.step)
+            _tell(question, conversation, reply, self.step, index)
         except Exception as error:  # one request must not end those of others, whatever its reply is
             self._give_up(question, conversation, error)
 
@@ -143,7 +175,8 @@ class Questions:
             write_on(replies, self.step, blend=blend)
         except Exception as error:
             if len(replies) == 1:
-                self._give_up(*self._of.pop(replies[0]), error)
+                question, conversation, _ = self._of.pop(replies[0])
+                self._give_up(question, conversation, error)
                 return
             half = len(replies) // 2
             self._write_again(replies[:half], blend)
@@ -157,12 +190,13 @@ class Questions:
         found = []
         for question in questions:
             try:
-                conversation, reply = question.session.state.start(question)
+                started = question.session.state.start(question)
             except Exception as error:  # whatever templates and tokenizers raise for a request
                 question.answer.put(failure(error))
                 continue
-            self._of[reply] = question, conversation
-            found.append(reply)
+            for i, (conversation, reply) in enumerate(started):
+                self._of[reply] = question, conversation, i
+                found.append(reply)
         return found
 
     def _give_up(self, question: Question, conversation: Conversation, error: Exception) -> None:
@@ -203,20 +237,33 @@ def _check_room(reply: Reply, step: Step) -> None:
         raise ValueError(f"the conversation has {size} tokens, but the model's context holds {context}: shorten it")
 
 
-def _tell(question: Question, conversation: Conversation, reply: Reply, step: Step) -> None:
-    said = reply.said
+def _told(question: Question, chat: Chat, index: int, tokens: Tensor) -> None:
+    """Send a client what a reply says so far."""
+    text = until_stop(chat.action(tokens), question.asked.stop)[0]
+    question.answer.put(Piece(text, chat.reader, index))
+
+
+def _tell(question: Question, conversation: Conversation, reply: Reply, step: Step, index: int) -> None:
+    said, asked = reply.said, question.asked
     assert said is not None and said.logp is not None
-    chat = step.models[reply.start.who].chat
+    model = step.models[reply.start.who]
+    chat = model.chat
     whole = reply.tokens().tolist()
+    text, stopped_by = until_stop(chat.action(said.tokens), asked.stop)
+    wanted = bool(asked.top) or (asked.echo and asked.logprobs)
+    seen = likeliest(model, reply.turns(), asked, step.settings.token_budget) if wanted else {}
     answered = Answered(
-        text=chat.action(said.tokens),
-        stopped=reply.stopped or "length",
+        text=text,
+        stopped="stop" if stopped_by is not None else reply.stopped or "length",
+        stopped_by=stopped_by,
+        index=index,
         tokens=said.tokens.tolist(),
         logps=said.logp.tolist(),
         prompt=whole[: len(whole) - len(said)],
+        **seen,
         pieces=[chat.spelling.text(said.tokens[i : i + 1].numpy()) for i in range(len(said))],
         reader=chat.reader,
     )
     message = read_message(assistant_message(answered, question.asked)[0])
-    conversation.replied(said, message, answered.stopped == "length")
+    conversation.replied(said, message, answered.stopped == "length", answered.id)
     question.answer.put(answered)

@@ -4,7 +4,8 @@ What a player sampled is never tokenised again: a turn of the environment is enc
 after a reply.
 
 An environment may have several players (envs/protocol.py). The policy has the first seat; the model that the task
-names (given["opponent_model"], tasks/seated.py) has the others, or the policy where none is named. Each seat of the
+names (given["opponent_model"], tasks/task_set.py) has the others, or one for each, or the policy where none is
+named. Each seat of the
 policy gives a trace of its own. What other players say reaches it as text of the environment, which is not trained on.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from burnish.core.messages import Message, as_messages
@@ -25,6 +27,7 @@ from burnish.models.reply_end import following, was_cut
 from burnish.rollout.starts import Reply, Start, sample_key
 from burnish.tasks.task_set import OPPONENT
 
+LONGEST_ANSWER = 20_000  # characters of what an environment says that the answer was (a patch), in a trace's note
 PLAY = "play"  # the tag of traces that an environment rewards, and of the noise of all replies in episodes
 
 
@@ -98,12 +101,12 @@ class Episode:
         self.models, self.room, self.clock = step.models, step.settings.max_new_tokens, step.clock
         self.most, self.settings = most or step.settings.turns, step.sampling(temperature)
         self.ends_cut = step.settings.cut_turn == "end"
-        self.other: str | None = task.given.get(OPPONENT)
+        self.other: str | Mapping[str, str] | None = task.given.get(OPPONENT)
         self.players: dict[str, Player] = {}
         self.player = Player(who)
         self.metrics: dict[str, float] = {}
-        self.begun = self.over = False
-        self.why, self.failure, self.outcome = "turns", "", ""
+        self.begun = self.over = self.heard = False  # heard: the answer to the last reply, or the reset
+        self.why, self.failure, self.outcome, self.answered = "turns", "", "", ""
         self.env = GuardedEnv(task.given["env"], step.settings.env_timeout)
         seated = self.other is not None
         reader = self.models[who].chat.reader
@@ -162,12 +165,18 @@ class Episode:
 
     def go_on(self) -> Reply | None:
         """The environment has answered, or run out of time: the next reply that is asked for; None at the end."""
-        self.answer() if self.begun else self.begin()
+        self.hear()
         if not self.goes_on():
             return None
         number = self.number()
         key = sample_key(self.clock, self.task, number, PLAY)
         return Reply(Start(self.task, tuple(self.turns), number, key, self.who, self.who, PLAY, self.settings))
+
+    def hear(self) -> None:
+        """Take the environment's answer, once."""
+        if not self.heard:
+            self.heard = True
+            self.answer() if self.begun else self.begin()
 
     def goes_on(self, limit: int | None = None) -> bool:
         """Whether another reply is to be sampled; ends the episode where its player has replied `limit` times."""
@@ -183,6 +192,7 @@ class Episode:
         """The player has replied: the environment begins to step."""
         self.player.add(said, 0.0)
         self.player.replies += 1
+        self.heard = False
         chat = self.models[self.player.who].chat
         self.player.cut.append(was_cut(chat, said.tokens))
         self.call = self.env.begin_step(chat.action(said.tokens))
@@ -194,6 +204,7 @@ class Episode:
             self.player.pay(found.reward or 0.0)
             self.player.valid.append(found.valid)
             self.outcome, self.metrics = str(found.info.get("outcome", "")), self.metrics | found.metrics()
+            self.answered = str(found.info.get("answer", ""))[:LONGEST_ANSWER]
             for seat, reward in found.rewards.items():
                 if seat not in self.env.seats():
                     raise Failure(f"step() of the environment rewards {seat!r}, which is none of its seats")
@@ -215,7 +226,9 @@ class Episode:
         return [seat for seat, player in mine.items() if seat == first or player.turns]
 
     def _seated(self, seat: str) -> Player:
-        return Player(self.who if self.other is None or seat == self.env.seats()[0] else self.other)
+        if self.other is None or seat == self.env.seats()[0]:
+            return Player(self.who)
+        return Player(self.other.get(seat, self.who) if isinstance(self.other, Mapping) else self.other)
 
     def _hand_over(self, seen: Observed) -> None:
         """The player whose turn it is sees what happened since its last reply; the first time, its prompt."""
@@ -283,5 +296,11 @@ class Episode:
             note["cut"] = sum(player.cut)
         if any(valid is not None for valid in player.valid):
             note["valid"] = [valid is not False for valid in player.valid]
-        more = {"outcome": self.outcome, "metrics": self.metrics, "seat": seat, "against": self.other}
+        more = {
+            "outcome": self.outcome,
+            "answer": self.answered,
+            "metrics": self.metrics,
+            "seat": seat,
+            "against": self.other,
+        }
         return note | {name: value for name, value in more.items() if value}

@@ -13,9 +13,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
+import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -28,7 +29,8 @@ from burnish.envs.tools import TAG
 from burnish.rollout.asking import TAG as HOSTED
 from burnish.rollout.asking import Asker, Questions
 from burnish.serve import ChatServer, Session
-from burnish.serve.pulled import Pulled
+from burnish.serve.pulled import ADDRESS, Pulled
+from burnish.serve.server import HOST
 from burnish.util.failures import place_of, said
 
 Agent = Callable[..., Any]
@@ -52,7 +54,7 @@ def hosted(
     """
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
-        server = agent.server if isinstance(agent, Pulled) else ChatServer(seconds=step.settings.env_timeout)
+        server = agent.server if isinstance(agent, Pulled) else _server(step.settings.env_timeout)
         if isinstance(agent, Pulled):  # requests that belong to no episode
             server.sessions["default"].state = Asker(step, Task("question", "", {}, "served"), 0, who)
         how = how_to_run(agent, one_trace)
@@ -86,6 +88,10 @@ def hosted(
         | names("mu", who)
         | frozenset({f"tag:{tag}", *(["score:reward"] if paid else [])}),
     )
+
+
+def _server(seconds: float) -> ChatServer:
+    return ChatServer(seconds=seconds, host=os.environ.get(ADDRESS, HOST))
 
 
 def how_to_run(agent: Agent | Pulled, evaluation: bool) -> Runs:
@@ -141,25 +147,34 @@ class _Episode:
 
     def settle(self, paid: bool) -> None:
         """The agent is done: an episode without the reward that it owes has failed."""
-        if paid and self.reward() is None and not self.failure:
+        if paid and self.reward() is None and not self.session.paid and not self.failure:
             self.failure = f"the agent returned {str(self.result)[:60]!r}, which is no reward"
 
     def traces(self, paid: bool, one: bool) -> list[Trace]:
         """One for each conversation in which the policy replied, or `one` for the last."""
-        ended = [(c.turns if c.turns[-1].author != "env" else c.turns[:-1], sum(c.cut)) for c in self.asker.talk.all]
-        spoken = [self._trace(turns, paid, cut) for turns, cut in ended if len(turns) > 1]
+        ended = [(c.turns if c.turns[-1].author != "env" else c.turns[:-1], c) for c in self.asker.talk.all]
+        spoken = [self._trace(turns, paid, sum(c.cut), c.ids) for turns, c in ended if len(turns) > 1]
         if one:
             silent = Turn(torch.zeros(0, dtype=torch.long), self.asker.who)
             prompt = Turn(self.asker.talk.chat.prompt(self.task), "task")
             return spoken[-1:] or [self._trace([prompt, silent], paid)]
         return spoken
 
-    def _trace(self, turns: list[Turn], paid: bool, cut: int = 0) -> Trace:
-        scores = {"reward": self.reward() or 0.0} if paid else {}
+    def _trace(self, turns: list[Turn], paid: bool, cut: int = 0, ids: Sequence[str] = ()) -> Trace:
+        """A conversation. ids: of its replies, by which the client may have paid for single ones."""
+        earned = [self.session.paid.get(name.partition("-")[2], 0.0) for name in ids]
+        reward = (self.reward() or 0.0) + sum(earned)
+        scores = {"reward": reward} if paid else {}
+        by_turn: dict[str, list[float]] = {}
+        if paid and self.session.paid:
+            own = iter(earned)
+            rewards = [next(own, 0.0) if turn.author == self.asker.who else math.nan for turn in turns]
+            rewards[-1] += reward - sum(earned)
+            by_turn = {"reward": rewards}
         note: dict[str, object] = {"stopped": "failed" if self.failure else "done", "done": not self.failure}
         if cut:
             note["cut"] = cut
-        trace = Trace(tuple(turns), self.index, scores, tags=frozenset({HOSTED if paid else TAG}), note=note)
+        trace = Trace(tuple(turns), self.index, scores, by_turn, tags=frozenset({HOSTED if paid else TAG}), note=note)
         if self.failure:
             mark_failed(trace, self.failure)
         return trace

@@ -12,7 +12,8 @@ import os
 import queue
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from burnish.core.messages import Message, text_of
 from burnish.core.parts import Rollout, names, supplies
@@ -28,6 +29,15 @@ GATHER = 0.002  # seconds without an answer after which the episodes that have g
 LONGEST = 0.02  # seconds in which episodes gather, at most
 EpisodeStart = tuple[Task, tuple[Turn, ...], int]  # the task, the turns so far, a number for the sampling noise
 Speak = Callable[[list[EpisodeStart], Step], list[Trace]]  # a trace for each, whose last turn is the reply
+
+
+@dataclass(frozen=True)
+class Playing:
+    """How a rollout plays: what starts the episodes of tasks, what makes groups of those of one task, and who plays."""
+
+    begin: Callable[[list[Task], Step], list[list[Episode]]]
+    groups: Callable[[list[Episode]], list[Group]]
+    who: str
 
 
 @supplies("tokens:env", "turn_score:reward", "score:reward")
@@ -54,10 +64,12 @@ def play(
     """
     tag = PLAY if paid else judged
 
+    def begin(tasks: list[Task], step: Step) -> list[list[Episode]]:
+        how: dict[str, Any] = {"most": turns, "temperature": temperature}
+        return [[Episode(task, i, step, who, **how) for i in range(n)] for task in tasks]
+
     def call(tasks: list[Task], step: Step) -> list[Group]:
-        episodes = [
-            Episode(task, i, step, who, most=turns, temperature=temperature) for task in tasks for i in range(n)
-        ]
+        episodes = [episode for some in begin(tasks, step) for episode in some]
         try:
             if blend is not None or any(episode.other is not None for episode in episodes):
                 for episode in episodes:
@@ -73,7 +85,10 @@ def play(
 
     mixed = {f"model:{who}.mix", *(f"model:{other}.logits" for other in blend.others)} if blend else set()
     name = f"play({n}) from {blend.name}" if blend else f"play({n})"
-    return of_episodes(name, call, who, paid=paid, reads=mixed, tag=tag)
+    rollout = of_episodes(name, call, who, paid=paid, reads=mixed, tag=tag)
+    if blend is not None:
+        return rollout
+    return replace(rollout, playing=Playing(begin, lambda episodes: _groups(episodes, paid, tag), who))
 
 
 def of_episodes(
@@ -157,6 +172,7 @@ class Arriving:
 
     def __init__(self, episodes: list[Episode]) -> None:
         self.rows = len(episodes)
+        self.deadline = math.inf  # when `ends` is asked again, though nothing has happened
         self._answered: queue.SimpleQueue[Episode] = queue.SimpleQueue()
         self._thinking: dict[Episode, None] = {}
         self._of: dict[Reply, Episode] = {}
@@ -166,14 +182,25 @@ class Arriving:
     def take(self, wait: bool) -> list[Reply]:
         """The next replies of the episodes whose environments have answered."""
         found: list[Reply] = []
-        while True:
+        while not self.ends():
             for episode in self._answers(wait and not found):
+                if self.waits(episode):
+                    continue
                 reply = episode.go_on()
                 if reply is not None:
                     self._of[reply] = episode
                     found.append(reply)
             if found or not wait or not self._thinking:
                 return found
+        return found
+
+    def ends(self) -> bool:
+        """Whether no more replies are asked for, though some episodes go on."""
+        return False
+
+    def waits(self, episode: Episode) -> bool:
+        """Whether an episode is left as it is, with its environment's answer not yet taken."""
+        return False
 
     def wrote(self, reply: Reply) -> None:
         """The environment of the reply's episode begins to step."""
@@ -189,7 +216,7 @@ class Arriving:
     def _answers(self, wait: bool) -> list[Episode]:
         """Episodes whose environments have answered or run out of time; wait: until there is one, and a moment more."""
         found: dict[Episode, None] = {}
-        until = min((episode.env.due for episode in self._thinking), default=0.0) if wait else 0.0
+        until = min([self.deadline, *(episode.env.due for episode in self._thinking)]) if wait else 0.0
         end = math.inf
         while len(found) < len(self._thinking):
             left = min(until, end) - time.monotonic()

@@ -11,6 +11,7 @@ from burnish.core.step import Step
 from burnish.core.types import Group, Task, Trace
 from burnish.rollout.episode import Episode
 from burnish.rollout.play import note_episodes, of_episodes, replies_to, take_turn
+from burnish.rollout.replays import branched
 from burnish.rollout.search_tree import Backup, Node, Rule, Value, ends, nodes, running_mean, search, value_of
 
 Branch = Node[Episode]
@@ -44,7 +45,7 @@ class EpisodeTrees:
     def grow(self, parents: Sequence[Branch]) -> list[Branch | None]:
         """One more reply after each of these nodes; None where the state could not be reached again."""
         above = [parent.path()[0] for parent in parents]
-        new = [parent.state.branch(next(self._numbers[root])) for parent, root in zip(parents, above, strict=True)]
+        new = branched([(p.state, next(self._numbers[root]), None) for p, root in zip(parents, above, strict=True)])
         going = [(episode, root) for episode, root in zip(new, above, strict=True) if not episode.over]
         replies = replies_to([episode for episode, _ in going], self.step, temperature=self.temperature)
         for (_, root), reply in zip(going, replies, strict=True):

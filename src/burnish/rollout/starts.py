@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -45,8 +45,8 @@ class Start:
 class Reply:
     """A reply as far as it is written. stopped: why it ended; empty while it is being written. id: of
     all its traces. most: how many tokens the next call writes, at most; None: as many as the run allows. until: texts
-    after which the next call pauses. kept: keys and values by the name of the model that has read it, where tokens are
-    added one by one (rollout/candidates.py).
+    after which the next call pauses. more: further fields of its requests (engine/request.py). kept: keys and values by
+    the name of the model that has read it, where tokens are added one by one (rollout/candidates.py).
     """
 
     start: Start
@@ -54,6 +54,7 @@ class Reply:
     stopped: str = ""
     most: int | None = None
     until: tuple[str, ...] = ()
+    more: dict[str, Any] = field(default_factory=dict)
     id: TraceId = field(default_factory=TraceId)
     kept: dict[str, Kept] = field(default_factory=dict, repr=False)
 
@@ -221,7 +222,7 @@ def _request(reply: Reply, model: Model, longest: int, most: int | None, after: 
     left = longest - len(reply)
     size = left if most is None else min(most, left)
     keys = input_keys(reply.turns())
-    how = {**start.settings.named(), "stop": reply.until}
+    how = {**start.settings.named(), "stop": reply.until, **reply.more}
     return Request(prompt, start.key, size, **how, said=len(reply), input_keys=keys, after=after)
 
 

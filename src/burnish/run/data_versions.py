@@ -33,5 +33,5 @@ def change(folder: Folder, start: int, now: Versions) -> str:
 
 
 def record(folder: Folder, start: int, now: Versions) -> None:
-    """Record in rows.json that these rows are drawn from step `start` on."""
+    """Record in rows.json that these rows are drawn after `start` steps."""
     record_in(folder, start, now, FILE)

@@ -26,6 +26,14 @@ from burnish.util.plainfile import read_json, read_yaml
 START = "start"  # the directory of a model that was passed as a Python object
 
 
+def begins(entry: dict[str, Any]) -> int:
+    """The steps that were done when an entry of kernels.json, rows.json or scorers.json begins to hold.
+
+    Older files call them `step`: the first step from then on, counted from 0.
+    """
+    return int(entry["after"] if "after" in entry else entry["step"])
+
+
 class Folder:
     """A run's folder. A process that writes into it must hold its lock: `lock()`, then `release()`.
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from burnish.forward.accelerate import cpu_library
-from burnish.run.folder import Folder
+from burnish.run.folder import Folder, begins
 
 FILE = "kernels.json"
 Facts = dict[str, Any]
@@ -42,26 +42,26 @@ def change(folder: Folder, start: int, now: Facts, exact: bool) -> str:
             f"{folder.path} was made with --exact by other CPU kernels ({both}), so its bits cannot be repeated; "
             "resume it with the same compiler and processor, or start a new run with --out"
         )
-    return f"from step {start} on the run uses other CPU kernels ({both}): its results may differ in the last bits"
+    return f"from step {start + 1} on the run uses other CPU kernels ({both}): its results may differ in the last bits"
 
 
 def record(folder: Folder, start: int, now: Facts) -> None:
-    """Record in kernels.json that these kernels compute from step `start` on."""
+    """Record in kernels.json that these kernels compute after `start` steps."""
     earlier = _before(folder, start) if start else []
     same = earlier and earlier[-1].get("sha256") == now.get("sha256")
-    folder.save_json(FILE, earlier if same else [*earlier, {"step": start, **now}])
+    folder.save_json(FILE, earlier if same else [*earlier, {"after": start, **now}])
 
 
 def _before(folder: Folder, start: int) -> list[Facts]:
-    """The kernels of the steps before `start`, and of the evaluation before step 0.
+    """The kernels of the steps before `start`, and of the evaluation before training.
 
     A damaged file gives one `unknown` entry.
     """
     try:
         stored = folder.read_json(FILE)
-        return [entry for entry in stored or [] if entry["step"] < max(start, 1)]
+        return [entry for entry in stored or [] if begins(entry) < max(start, 1)]
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        return [{"step": 0, "sha256": "unknown", "version": f"unknown, {FILE} cannot be read"}]
+        return [{"after": 0, "sha256": "unknown", "version": f"unknown, {FILE} cannot be read"}]
 
 
 def _short(facts: Facts) -> str:

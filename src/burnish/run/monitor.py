@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from burnish.checkpoint.async_save import Saver
 from burnish.checkpoint.checkpoint import step_of
 from burnish.compose.chunked import memories_of
+from burnish.compose.played_on import waiting_in
 from burnish.core.loop import Report
 from burnish.core.scorer import is_failed
 from burnish.evals.best import link_best
@@ -22,6 +23,9 @@ from burnish.run.session import StoreSession
 
 if TYPE_CHECKING:
     from burnish.run.train import Run
+
+
+_PACES = ("lag", "chunk", "train_when", "step_deadline")  # settings by which replies become older than the weights
 
 
 class Measurements(Observer):
@@ -58,7 +62,9 @@ class Monitor(Observer):
         if run.pipeline is not None:
             run.pipeline.say = self.everyone.warned
         options = [
-            f"--{name} {getattr(run.settings, name)}" for name in ("lag", "chunk") if getattr(run.settings, name)
+            f"--{name.replace('_', '-')} {getattr(run.settings, name)}"
+            for name in _PACES
+            if getattr(run.settings, name)
         ]
         if options and uncorrected(run.method):
             self._warn(run.start, "lag", _stale(run.config.method, " ".join(options)))
@@ -113,7 +119,9 @@ class Monitor(Observer):
             require_learned(history, self.failures.dropped, self.unrewarded)
             if warning := scored_the_same(history):
                 self._warn(len(history) - 1, "learned", warning)
-        left = sum(waiting.replies() for phase in self.run.method.phases for waiting in memories_of(phase))
+        phases = self.run.method.phases
+        left = sum(waiting.replies() for phase in phases for waiting in memories_of(phase))
+        left += sum(waiting.replies() for phase in phases for waiting in waiting_in(phase))
         if left and not stopped:
             message = (
                 f"{left} replies were still being written when the run ended, and are not learned from; its last "

@@ -113,6 +113,7 @@ def compose(
         oracle=oracle,
         drop=dropped,
         chunk=options.chunk,
+        waits=options.train_when is not None or options.step_deadline is not None,
     )
     method = composed(entry.build(source, **config.arguments), additions)
     if functions and not scores_replies(method):

@@ -31,7 +31,7 @@ def keep_batches(folder: Path, report: Report, chat: Chat) -> list[Path]:
         if len(list(file.parent.glob("*.json"))) >= MAX_FILES and not file.exists():
             break
         file.parent.mkdir(exist_ok=True)
-        write_text(file, json.dumps(_record(report.clock.step, refusal, chat), indent=1) + "\n")
+        write_text(file, json.dumps(_record(report.clock.step + 1, refusal, chat), indent=1) + "\n")
         files.append(file)
     return files
 

@@ -15,7 +15,7 @@ from typing import Any
 from burnish.core.call_syntax import read_call, split_outside
 from burnish.reward_functions.resolve import RewardSpec
 from burnish.rewards.table import load_scorers, version_of
-from burnish.run.folder import Folder
+from burnish.run.folder import Folder, begins
 from burnish.verifiers.table import load_verifiers
 
 FILE = "scorers.json"
@@ -55,19 +55,19 @@ def change(folder: Folder, start: int, now: Versions) -> str:
         return ""
     names = [name for name in {**earlier[-1], **now} if earlier[-1].get(name) != now.get(name)]
     both = ", ".join(f"{name} {earlier[-1].get(name) or 'none'} -> {now.get(name) or 'none'}" for name in names)
-    return f"from step {start} on other versions of the rewards score ({both}): they may mean something else now"
+    return f"from step {start + 1} on other versions of the rewards score ({both}): they may mean something else now"
 
 
 def record(folder: Folder, start: int, now: Versions) -> None:
-    """Record in scorers.json that these versions score from step `start` on."""
+    """Record in scorers.json that these versions score after `start` steps."""
     record_in(folder, start, now, FILE)
 
 
 def record_in(folder: Folder, start: int, now: Versions, file: str) -> None:
-    """Record in a file of the folder that these versions are in use from step `start` on."""
+    """Record in a file of the folder that these versions are in use after `start` steps."""
     stored = _stored(folder, start, file) if start else []
     if now and (not stored or stored[-1]["versions"] != now):
-        folder.save_json(file, [*stored, {"step": start, "versions": now}])
+        folder.save_json(file, [*stored, {"after": start, "versions": now}])
 
 
 def written(now: Versions) -> str:
@@ -83,6 +83,6 @@ def entries(folder: Folder, start: int, file: str) -> list[Versions]:
 def _stored(folder: Folder, start: int, file: str) -> list[dict[str, Any]]:
     try:
         stored = folder.read_json(file) or []
-        return [entry for entry in stored if entry["step"] < max(start, 1) and isinstance(entry["versions"], dict)]
+        return [entry for entry in stored if begins(entry) < max(start, 1) and isinstance(entry["versions"], dict)]
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return []

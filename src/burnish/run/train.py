@@ -26,7 +26,7 @@ from burnish.evals.heldout import Outcome
 from burnish.learn.mismatch import ALARM
 from burnish.methods.table import Entry
 from burnish.models.build import Models, build, device_named
-from burnish.models.ranks import here, with_others
+from burnish.models.ranks import here, tell_launcher, with_others
 from burnish.reward_functions.resolve import RewardSpec
 from burnish.run import data_versions, kernels, reward_versions
 from burnish.run.control import Control
@@ -193,6 +193,7 @@ def prepare(
         if at is not None and folder.writes:  # the run may have been stopped before it removed old checkpoints
             checkpoint.retire(folder.path, at, options.keep, options.keep_every, best.saving(start))
     if folder.writes:
+        tell_launcher(folder.path)
         kernels.record(folder, start, computing)
         reward_versions.record(folder, start, planned.rewards)
         data_versions.record(folder, start, rows)

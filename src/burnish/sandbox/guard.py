@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import select
 import shutil
 import signal
@@ -36,16 +37,30 @@ def fork_guard(*private: int, scratch: str | None = None) -> None:
         return
     for descriptor in private:
         os.close(descriptor)
+    code = 0
     with contextlib.suppress(BaseException):
-        _watch(worker)
+        code = _watch(worker) or 0
     _kill_all()
     if scratch is not None:
         shutil.rmtree(scratch, ignore_errors=True)
-    os._exit(0)
+    _exit_as(code)
 
 
-def _watch(worker: int) -> None:
-    """Return when the worker has ended, when standard input is closed (the run is gone), or on SIGTERM."""
+def _exit_as(code: int) -> None:
+    """End as the worker did, by an exit status or by a signal, so that the run can say how it ended."""
+    if code < 0:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            if -code != signal.SIGKILL:
+                signal.signal(-code, signal.SIG_DFL)
+            os.kill(os.getpid(), -code)
+    os._exit(code if code >= 0 else 128 - code)
+
+
+def _watch(worker: int) -> int | None:
+    """Return when the worker has ended, with its exit status; when standard input is closed (the run is gone), or on
+    SIGTERM: with None.
+    """
     wake_reader, wake_writer = os.pipe()
     os.set_blocking(wake_writer, False)
     signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
@@ -55,23 +70,28 @@ def _watch(worker: int) -> None:
     poll = select.poll()
     poll.register(0, 0)  # hang-ups are always reported
     poll.register(wake_reader, select.POLLIN)
-    while not ended and not _over(worker):
+    while not ended:
+        if (status := _over(worker)) is not None:
+            return status
         for descriptor, what in poll.poll():
             if descriptor == 0 and what & (select.POLLHUP | select.POLLERR | select.POLLNVAL):
-                return
+                return None
             if descriptor == wake_reader:
                 os.read(wake_reader, 512)
+    return None
 
 
-def _over(worker: int) -> bool:
-    """Whether the worker has ended; also reaps other children."""
+def _over(worker: int) -> int | None:
+    """The exit status of the worker, negative for a signal; None while it runs. Also reaps other children."""
     while True:
         try:
-            pid, _ = os.waitpid(-1, os.WNOHANG)
+            pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return True
-        if pid in (0, worker):
-            return pid == worker
+            return 0
+        if pid == worker:
+            return os.waitstatus_to_exitcode(status)
+        if not pid:
+            return None
 
 
 def _kill_all() -> None:

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446  # the same numbers on every architecture
-_READ_FILE, _READ_DIRECTORY = 1 << 2, 1 << 3
+_WRITE_FILE, _READ_FILE, _READ_DIRECTORY = 1 << 1, 1 << 2, 1 << 3
 _EXECUTE, _DEVICES, _SOCKET, _FIFO, _IOCTL = 1 << 0, (1 << 6) | (1 << 11), 1 << 9, 1 << 10, 1 << 15
 _NOT_IN_SCRATCH = _EXECUTE | _DEVICES | _SOCKET | _FIFO | _IOCTL
 _RIGHTS = {1: (1 << 13) - 1, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15}  # file rights that each Landlock version added
@@ -31,12 +31,14 @@ def ruleset(
     writable: Iterable[str] = (),
     executable: Iterable[str] = (),
     listed: Iterable[str] = (),
+    devices: Iterable[str] = (),
 ) -> tuple[int, int]:
     """A descriptor of rules that allow only these files and folders, and Landlock's version; OSError without it.
 
     writable: folders below which files may also be created, written and removed
     executable: files and folders that may also be executed
     listed: folders whose names may be read, but not the files below them
+    devices: files such as /dev/null that may also be written
     """
     libc = ctypes.CDLL(None, use_errno=True)
     version = _checked(libc, _CREATE, None, 0, 1)  # LANDLOCK_CREATE_RULESET_VERSION
@@ -53,6 +55,8 @@ def ruleset(
             _allow(libc, rules, path, _EXECUTE | _READ_FILE | (_READ_DIRECTORY if os.path.isdir(path) else 0))
     for path in listed:
         _allow(libc, rules, path, _READ_DIRECTORY)
+    for path in devices:
+        _allow(libc, rules, path, _READ_FILE | _WRITE_FILE)
     for path in writable:
         _allow(libc, rules, path, rights & ~_NOT_IN_SCRATCH)
     return rules, version

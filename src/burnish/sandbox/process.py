@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from burnish.util.processes import kill_group
+from burnish.util.processes import Words, kill_group, obituary
 
 LONGEST_LINE = 64 << 20  # bytes; a longer answer counts as an error
 TERMINATE_SECONDS = 3.0  # time for the guard to kill its processes
@@ -31,13 +31,14 @@ class Process:
     """
 
     def __init__(self, module: str, *arguments: str, environment: Mapping[str, str], quiet: bool = False) -> None:
+        self._words = Words() if quiet else None
         stack_reader, stack_writer = os.pipe()  # for the worker's stack, which it writes on SIGUSR1
         try:
             self.popen = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments, str(stack_writer)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL if quiet else None,
+                stderr=self._words.file if self._words else None,
                 start_new_session=True,  # so that Ctrl-C does not reach it
                 pass_fds=[stack_writer],
                 env={**environment, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
@@ -90,6 +91,10 @@ class Process:
                 if stack.rpartition(b"\n")[0].strip().count(b"\n"):  # complete lines; the rest may still be coming
                     break
         return line_of(stack)
+
+    def obituary(self) -> str:
+        """How the process ended, after EOFError: "ended (exit status 1; its last words: ...)"."""
+        return obituary(self.popen, self._words)
 
     def _wait_for_line(self, deadline: float) -> None:
         with selectors.DefaultSelector() as selector:

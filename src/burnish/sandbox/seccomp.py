@@ -153,10 +153,18 @@ FILE_WRITES = frozenset(
         *("mkdirat", "rmdir", "link", "linkat", "unlink", "unlinkat", "symlink", "symlinkat", "utimensat"),
     )
 )
+# The calls of a process that may start programs, which then are its own: "clone" stands for new processes.
+PROGRAMS = frozenset(
+    (
+        *("fork", "vfork", "clone", "execve", "execveat", "setpgid", "setsid", "kill", "tkill", "tgkill", "chmod"),
+        *("fchmod", "fchmodat", "fchmodat2", "utime", "utimes", "futimesat", "setxattr", "fsetxattr", "lsetxattr"),
+    )
+)
 NEWEST = 463  # calls from this number on are newer than this table
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 CLONE_THREAD = 0x00010000
+CLONE_NEW = 0x7E020000  # of clone(): new namespaces
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _NUMBER, _ARCHITECTURE = 0, 4  # offsets in struct seccomp_data
@@ -170,7 +178,7 @@ def _argument(index: int) -> int:
 def program(machine: str, pid: int, allowed: frozenset[str] = frozenset()) -> list[tuple[int, int, int, int]]:
     """The filter's instructions, each (code, jump if true, jump if false, constant).
 
-    allowed: names of REFUSED and OPENS that are not filtered
+    allowed: names of REFUSED, OPENS and OWN that are not filtered, and "clone" for new processes
     """
     column, architecture = ARCHITECTURES[machine]
     refuse, unknown, allow = ((_RETURN, 0, 0, value) for value in (_ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS, _ALLOW))
@@ -188,6 +196,8 @@ def program(machine: str, pid: int, allowed: frozenset[str] = frozenset()) -> li
             check = [(_LOAD, 0, 0, _argument(argument)), (_ANY_BIT, 0, 1, WRITING), refuse, allow]
             instructions += [(_EQUAL, 0, len(check), number), *check]
     threads = [(_LOAD, 0, 0, _argument(0)), (_ANY_BIT, 1, 0, CLONE_THREAD), refuse, allow]
+    if "clone" in allowed:
+        threads = [(_LOAD, 0, 0, _argument(0)), (_ANY_BIT, 0, 1, CLONE_NEW), refuse, allow]
     instructions += [(_EQUAL, 0, len(threads), CLONE[column]), *threads]
     for numbers, commands in COMMANDS.values():
         check = [(_LOAD, 0, 0, _argument(1))]
@@ -195,6 +205,8 @@ def program(machine: str, pid: int, allowed: frozenset[str] = frozenset()) -> li
             check += [(_EQUAL, 0, 1, command), refuse]
         instructions += [(_EQUAL, 0, len(check) + 1, numbers[column]), *check, allow]
     for name, numbers in OWN.items():
+        if name in allowed:
+            continue
         also = 0 if name == "prlimit64" else pid  # prlimit64 calls this process 0; kill(0) is the whole group
         check = [(_LOAD, 0, 0, _argument(0)), (_EQUAL, 2, 0, pid), (_EQUAL, 1, 0, also), refuse, allow]
         instructions += [(_EQUAL, 0, len(check), numbers[column]), *check]

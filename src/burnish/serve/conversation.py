@@ -8,13 +8,14 @@ reply. Any other request begins a new conversation. Nothing that was sampled is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from burnish.core.messages import Message
 from burnish.core.types import Task, Turn
 from burnish.models.chat import Chat
 from burnish.models.reply_end import following
-from burnish.serve.protocol import Asked, said_texts
+from burnish.serve.asked import Asked
+from burnish.serve.protocol import said_texts
 
 
 @dataclass(eq=False)
@@ -22,13 +23,16 @@ class Conversation:
     """One conversation: its turns, and the messages that they are, as texts.
 
     unanswered: how many of the messages came with the present request, which has no reply yet
-    cut: for each reply, whether it reached its longest length
+    cut: for each reply, whether it reached its longest length; ids: by which a client knows each reply
+    copied: whether it began as another reply to a request of another conversation
     """
 
     turns: list[Turn] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
     unanswered: int = 0
     cut: list[bool] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    copied: bool = False
 
     def extended_by(self, asked: Asked) -> Sequence[Message] | None:
         """The messages of a request beyond this conversation; None where it does not go on from it, or has no reply."""
@@ -40,11 +44,13 @@ class Conversation:
         more = asked.messages[known:]
         return None if any(message["role"] == "assistant" for message in more) else more
 
-    def replied(self, said: Turn, message: Message, cut: bool = False) -> None:
-        """A reply was sampled; `message` is what the client got, and will send back."""
+    def replied(self, said: Turn, message: Message, cut: bool = False, name: str = "") -> None:
+        """A reply was sampled; `message` is what the client got, and will send back. name: its id."""
         self.turns.append(said)
         self.cut.append(cut)
-        self.messages += said_texts([message])
+        self.ids.append(name)
+        if self.messages:
+            self.messages += said_texts([message])
         self.unanswered = 0
 
 
@@ -61,6 +67,8 @@ class Conversations:
 
     def at(self, asked: Asked) -> Conversation:
         """The conversation of a request, ready for its reply: its last turn is the environment's, or the prompt."""
+        if asked.prompt is not None:
+            return self._by_tokens(asked.prompt)
         for conversation in reversed(self.all):
             more = conversation.extended_by(asked)
             if more is not None:
@@ -80,12 +88,44 @@ class Conversations:
         self.all.append(opened)
         return opened
 
+    def _by_tokens(self, prompt: str | tuple[int, ...]) -> Conversation:
+        """The conversation of a prompt that is no messages: one that its tokens begin with, or a new one."""
+        words = self.chat.plain(prompt) if isinstance(prompt, str) else self.chat.ids(list(prompt))
+        for conversation in reversed(self.all if not isinstance(prompt, str) else ()):
+            known = [token for turn in conversation.turns for token in turn.tokens.tolist()]
+            spoken = conversation.cut and not conversation.unanswered and not conversation.messages
+            if spoken and len(words) > len(known) and words[: len(known)].tolist() == known:
+                conversation.turns.append(Turn(words[len(known) :], "env", parent=conversation.turns[-1]))
+                conversation.unanswered = 1
+                return conversation
+        self.restarts += bool(self.all)
+        conversation = Conversation([Turn(words, "task")], [], 1)
+        self.all.append(conversation)
+        return conversation
+
+    def another(self, conversation: Conversation) -> Conversation:
+        """A copy of a conversation that waits for its reply: for another reply to the same request."""
+        conversation = replace(
+            conversation,
+            turns=list(conversation.turns),
+            messages=list(conversation.messages),
+            cut=list(conversation.cut),
+            ids=list(conversation.ids),
+            copied=True,
+        )
+        self.all.append(conversation)
+        return conversation
+
     def take_back(self, conversation: Conversation) -> None:
         """The present request of a conversation gets no reply: as if it had not been made."""
+        if conversation.copied and not conversation.cut:
+            self.all.remove(conversation)
+            return
         if len(conversation.turns) == 1:
             self.all.remove(conversation)
             self.restarts -= bool(self.all)
             return
         conversation.turns.pop()
-        del conversation.messages[len(conversation.messages) - conversation.unanswered :]
+        if conversation.messages:
+            del conversation.messages[len(conversation.messages) - conversation.unanswered :]
         conversation.unanswered = 0

@@ -10,149 +10,116 @@ import contextlib
 import json
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from burnish.core.messages import Message, check_message, well_formed
+from burnish.core.messages import Message, check_message
 from burnish.envs.tool_schema import coerced
+from burnish.serve.asked import MOST_TOP, Answered, Asked, BadRequest, Piece
+from burnish.serve.deltas import Deltas, parts_of
+from burnish.serve.options import read_count, read_format, read_object, read_options, read_tools, tool_choice
 from burnish.serve.pictures import with_references
-from burnish.tool_calls import AUTO_READER, Reader, ToolCall, call_id
+from burnish.tool_calls import ToolCall, call_id
+from burnish.util.json_types import JsonObject
 from burnish.util.untrusted import parse_json
 
 MOST_MESSAGES = 10_000
-MODEL_CHARACTERS = 200  # of the model's name, which answers repeat
 THOUGHTS = ("reasoning_content", "reasoning")  # keys of a message: the thoughts before what it says
-COLDEST = 1e-5  # a lower temperature is 0: the likeliest token is all that has weight, and 1e-38 divides to infinity
-NEUTRAL = {"n": 1, "response_format": {"type": "text"}, "stop": []}  # values of options that are not supported
-UNSUPPORTED = ("n", "presence_penalty", "frequency_penalty", "logit_bias", "response_format", "stop")
-
-
-class BadRequest(ValueError):
-    """A request that cannot be answered: why, in one sentence."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A request for a completion. None: the server's own setting."""
-
-    messages: tuple[Message, ...]
-    tools: tuple[Mapping[str, Any], ...] = ()
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: int | None = None
-    stream: bool = False
-    logprobs: bool = False
-    model: str = ""
-
-
-@dataclass(frozen=True)
-class Answered:
-    """A completion: its text, why it stopped, its tokens and their log-probs, and the tokens of its prompt.
-
-    reader: how the model's replies are read
-    """
-
-    text: str
-    stopped: str
-    tokens: list[int]
-    logps: list[float]
-    prompt: list[int]
-    pieces: list[str]
-    reader: Reader = AUTO_READER
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a question has no answer: the HTTP status, and a sentence."""
-
-    status: int
-    why: str
-
-
-def failure(error: Exception) -> Failure:
-    """What an exception says to the client whose request raised it; a ValueError's sentence was written for it."""
-    if isinstance(error, ValueError) and not isinstance(error, ArithmeticError):  # not NaN in the model's numbers
-        return Failure(400, str(error))
-    return Failure(500, f"the request could not be answered ({type(error).__name__}: {str(error)[:300]})")
 
 
 def read_request(body: bytes) -> Asked:
-    """The request in a body; raises BadRequest."""
-    try:
-        given = well_formed(parse_json(body))
-    except ValueError as error:
-        raise BadRequest(f"the body is not valid JSON: {error}") from None
-    if not isinstance(given, dict):
-        raise BadRequest("the body is not a JSON object")
+    """The request for a chat completion in a body; raises BadRequest."""
+    given = read_object(body)
     messages = given.get("messages")
     if not isinstance(messages, list) or not messages or len(messages) > MOST_MESSAGES:
         raise BadRequest(f"messages must be a list of 1 to {MOST_MESSAGES} messages")
-    for key in UNSUPPORTED:
-        if given.get(key) not in (None, 0, {}, NEUTRAL.get(key)):
-            raise BadRequest(f"{key} is {str(given[key])[:60]}, which is not supported; leave it out")
-    return Asked(
-        tuple(read_message(message) for message in messages),
-        _tools(given.get("tools")),
-        _temperature(given),
-        _number(given, "top_p", 0.0, 1.0),
-        _count(given.get("max_completion_tokens", given.get("max_tokens"))),
-        bool(given.get("stream")),
-        bool(given.get("logprobs")),
-        str(given.get("model", ""))[:MODEL_CHARACTERS],
+    asked = read_options(given)
+    listed, choice = read_tools(given.get("tools")), given.get("tool_choice")
+    if isinstance(choice, Mapping):
+        choice = choice["function"].get("name") if isinstance(choice.get("function"), Mapping) else choice.get("name")
+    top = given.get("top_logprobs")
+    return replace(
+        asked,
+        messages=tuple(read_message(message) for message in messages),
+        tools=listed,
+        tool_choice=tool_choice(choice, listed),
+        one_call=given.get("parallel_tool_calls") is False,
+        logprobs=bool(given.get("logprobs")),
+        top=read_count(given, "top_logprobs", 0, MOST_TOP) or 0 if top is not None else 0,
+        schema=read_format(given.get("response_format")),
     )
 
 
-def completion(answered: Answered, asked: Asked) -> dict[str, Any]:
+def completion(answers: Sequence[Answered], asked: Asked) -> JsonObject:
     """The JSON of a whole answer."""
-    message, reason = assistant_message(answered, asked)
-    choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": reason, "token_ids": answered.tokens}
-    if asked.logprobs:
-        pairs = zip(answered.pieces, answered.logps, strict=True)
-        choice["logprobs"] = {"content": [{"token": p, "logprob": x, "top_logprobs": []} for p, x in pairs]}
-    return {**_head(asked, "chat.completion"), "choices": [choice], "usage": _usage(answered)} | {
-        "prompt_token_ids": answered.prompt
-    }
+    choices = []
+    for i, answered in enumerate(answers):
+        message, reason = assistant_message(answered, asked)
+        choice: JsonObject = {"index": i, "message": message, "finish_reason": reason, "token_ids": answered.tokens}
+        if asked.logprobs:
+            choice["logprobs"] = {"content": token_logprobs(answered)}
+        choices.append(choice)
+    head = {**_head(asked, "chat.completion", answers[0].id), "choices": choices, "usage": usage_of(answers)}
+    return head | {"prompt_token_ids": answers[0].prompt}
 
 
-def chunks(answered: Answered, asked: Asked) -> Iterator[dict[str, Any]]:
-    """The JSON of the pieces of a streamed answer."""
-    message, reason = assistant_message(answered, asked)
-    head = _head(asked, "chat.completion.chunk")
+def chunks(items: Iterable[Piece | Answered], asked: Asked) -> Iterator[JsonObject]:
+    """The JSON of the pieces of a streamed answer, as they come."""
+    head = _head(asked, "chat.completion.chunk", f"chatcmpl-{uuid.uuid4().hex}")
+    answers: list[Answered] = []
+    so_far: dict[int, Deltas] = {}
 
-    def piece(delta: dict[str, Any], end: str | None = None) -> dict[str, Any]:
-        return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": end}]}
+    def piece(index: int, delta: JsonObject, end: str | None = None) -> JsonObject:
+        return {**head, "choices": [{"index": index, "delta": delta, "finish_reason": end}]}
 
-    yield piece({"role": "assistant", "content": ""})
-    if message.get("tool_calls"):
-        yield piece({"tool_calls": [{"index": i, **call} for i, call in enumerate(message["tool_calls"])]})
-    if message["content"]:
-        yield piece({"content": message["content"]})
-    yield piece({}, reason) | {"usage": _usage(answered), "token_ids": answered.tokens}
+    for item in items:
+        index = item.index
+        if index not in so_far:
+            so_far[index] = Deltas(asked)
+            yield piece(index, {"role": "assistant", "content": ""})
+        for key, text in so_far[index].of(item):
+            yield piece(index, {key: text})
+        if isinstance(item, Answered):
+            answers.append(item)
+            message, reason = assistant_message(item, asked)
+            if message.get("tool_calls"):
+                yield piece(index, {"tool_calls": [{"index": i, **c} for i, c in enumerate(message["tool_calls"])]})
+            yield piece(index, {}, reason) | {"usage": usage_of(answers), "token_ids": item.tokens}
+    if asked.stream_usage:
+        yield {**head, "choices": [], "usage": usage_of(answers)}
 
 
-def assistant_message(answered: Answered, asked: Asked) -> tuple[dict[str, Any], str]:
+def token_logprobs(answered: Answered) -> list[JsonObject]:
+    """The log-prob of each token, and the likeliest ones in its place where they were asked for."""
+    tops = answered.tops or [[]] * len(answered.tokens)
+    return [
+        {
+            "token": p,
+            "logprob": x,
+            "bytes": list(p.encode("utf-8", "replace")),
+            "top_logprobs": [{"token": q, "logprob": y, "bytes": list(q.encode("utf-8", "replace"))} for q, y in top],
+        }
+        for p, x, top in zip(answered.pieces, answered.logps, tops, strict=True)
+    ]
+
+
+def assistant_message(answered: Answered, asked: Asked) -> tuple[JsonObject, str]:
     """The message of a reply, with the tool calls that it makes where tools were offered, and why it stopped."""
     reason = "length" if answered.stopped == "length" else "stop"
-    reply = answered.reader.read(answered.text)
-    thinks = answered.reader.thinks and reply.reasoning
-    thoughts = {"reasoning_content": reply.reasoning} if thinks else {}
-    calls = [call for call in reply.calls if not call.problem] if asked.tools else []
-    if not calls:
-        content = answered.text
-        if thinks:
-            content = reply.content if not reply.calls else answered.reader.answer(answered.text)
-        return {"role": "assistant", "content": content.strip() if thinks else content, **thoughts}, reason
+    parts = parts_of(answered, asked)
+    thoughts = {"reasoning_content": parts.reasoning} if parts.reasoning else {}
+    if not parts.calls:
+        return {"role": "assistant", "content": parts.content, **thoughts}, reason
     made = [
         {
             "id": call.id or call_id(i, answered.text),
             "type": "function",
             "function": {"name": call.name, "arguments": json.dumps(_typed(call, asked), ensure_ascii=False)},
         }
-        for i, call in enumerate(calls)
+        for i, call in enumerate(parts.calls)
     ]
-    before = reply.content.strip() or None
-    return {"role": "assistant", "content": before, **thoughts} | {"tool_calls": made}, "tool_calls"
+    return {"role": "assistant", "content": parts.content or None, **thoughts} | {"tool_calls": made}, "tool_calls"
 
 
 def _typed(call: ToolCall, asked: Asked) -> dict[str, object]:
@@ -170,17 +137,14 @@ def _typed(call: ToolCall, asked: Asked) -> dict[str, object]:
     return given
 
 
-def _head(asked: Asked, kind: str) -> dict[str, Any]:
-    return {
-        "id": f"chatcmpl-{uuid.uuid4().hex}",
-        "object": kind,
-        "created": int(time.time()),
-        "model": asked.model or "burnish",
-    }
+def _head(asked: Asked, kind: str, name: str) -> JsonObject:
+    created = int(time.time())
+    return {"id": name, "object": kind, "created": created, "model": asked.model or "burnish"}
 
 
-def _usage(answered: Answered) -> dict[str, int]:
-    read, written = len(answered.prompt), len(answered.tokens)
+def usage_of(answers: Sequence[Answered]) -> dict[str, int]:
+    """How many tokens were read and written."""
+    read, written = len(answers[0].prompt) if answers else 0, sum(len(answered.tokens) for answered in answers)
     return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
 
@@ -205,13 +169,6 @@ def read_message(given: Any) -> Message:
     return message
 
 
-def _tools(given: Any) -> tuple[Mapping[str, Any], ...]:
-    listed = given or []
-    if not isinstance(listed, list) or not all(isinstance(tool, Mapping) for tool in listed):
-        raise BadRequest('tools must be a list of objects such as {"type": "function", "function": {...}}')
-    return tuple(listed)
-
-
 def _with_object(call: Any) -> Any:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(function.get("arguments"), str):
@@ -220,28 +177,6 @@ def _with_object(call: Any) -> Any:
         return {**call, "function": {**function, "arguments": parse_json(function["arguments"])}}
     except ValueError:
         return call
-
-
-def _temperature(given: Mapping[str, Any]) -> float | None:
-    value = _number(given, "temperature", 0.0, 10.0)
-    return 0.0 if value is not None and value < COLDEST else value
-
-
-def _number(given: Mapping[str, Any], key: str, least: float, most: float) -> float | None:
-    value = given.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise BadRequest(f"{key} is {str(value)[:60]}; it must be between {least:g} and {most:g}")
-    return float(value)
-
-
-def _count(value: Any) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise BadRequest(f"max_tokens is {str(value)[:60]}; it must be at least 1")
-    return value
 
 
 def said_texts(messages: Sequence[Message]) -> list[str]:

@@ -17,10 +17,11 @@ import threading
 import time
 from functools import cache
 
-from burnish.serve.server import ChatServer, Session
+from burnish.serve.server import HOST, ChatServer, Session
 
 PREFIX = "serve:"  # of an --agent that is pulled: serve:PORT
 KEY = "BURNISH_API_KEY"  # an environment variable with the API key, for programs that cannot read what is printed
+ADDRESS = "BURNISH_HOST"  # an environment variable with the address that endpoints of agents listen on
 PATIENCE = 20.0  # seconds that a request for an episode waits for one
 
 
@@ -40,7 +41,7 @@ class Pulled:
             key = os.environ.get(KEY)
             if key is not None and len(key) < 16:
                 raise ValueError(f"the key in {KEY} has {len(key)} characters; give it at least 16")
-            self._server = ChatServer(port=self.port, token=key)
+            self._server = ChatServer(port=self.port, token=key, host=os.environ.get(ADDRESS, HOST))
             self._server.open(name="default")
             self._server.offer = self._offer
             print(f"episodes:  {self._server.url}/episodes\nAPI key:   {self._server.token}", flush=True)

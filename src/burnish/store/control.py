@@ -17,7 +17,7 @@ def order(folder: Path, action: str) -> None:
         raise ValueError(f"there is no order {action!r}; the orders are {', '.join(ACTIONS)}")
     if not (folder / FILE).is_file():
         raise ValueError(f"{folder} has no {FILE}: it is not the folder of a run")
-    db = connect(folder / FILE)
+    db = connect(folder / FILE, rewrite=False)
     try:
         db.execute("INSERT INTO orders (time, action) VALUES (?, ?)", (time.time(), action))
     finally:

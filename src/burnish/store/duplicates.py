@@ -53,8 +53,8 @@ def find_duplicates(store: RunStore) -> Duplicates:
     doubled = sorted({step for step, n in times.items() if n > 1} | {row["step"] for row in named})
     groups = {row["step"]: row["n"] for row in store.sql("SELECT step, count(*) AS n FROM groups GROUP BY step")}
     mixed = [step for step in doubled if groups.get(step, 0) % max(2, times.get(step, 0))]
-    last = max(times, default=-1)
-    missing = [step for step in range(last + 1) if step not in times] if times else []
+    last = max(times, default=0)
+    missing = [step for step in range(1, last + 1) if step not in times] if times else []
     order = [row["step"] for row in store.sql("SELECT step FROM groups ORDER BY id")]
     return Duplicates(tuple(doubled), tuple(mixed), tuple(missing), order != sorted(order))
 
@@ -123,10 +123,9 @@ def _renumber(db: sqlite3.Connection, table: str, ids: str, query: str, new: tup
 
 
 def _steps(steps: tuple[int, ...]) -> str:
-    """Step numbers in words, counted from 1: "step 3", "steps 3 to 40", "steps 3, 7, 9"."""
-    shown = [step + 1 for step in steps]
-    if len(shown) == 1:
-        return f"step {shown[0]}"
-    if shown == list(range(shown[0], shown[-1] + 1)):
-        return f"steps {shown[0]} to {shown[-1]}"
-    return f"steps {', '.join(map(str, shown[:8]))}{' ...' if len(shown) > 8 else ''}"
+    """Step numbers in words: "step 3", "steps 3 to 40", "steps 3, 7, 9"."""
+    if len(steps) == 1:
+        return f"step {steps[0]}"
+    if steps == tuple(range(steps[0], steps[-1] + 1)):
+        return f"steps {steps[0]} to {steps[-1]}"
+    return f"steps {', '.join(map(str, steps[:8]))}{' ...' if len(steps) > 8 else ''}"

@@ -72,9 +72,14 @@ class RunStore:
         """Run any SQL query and return its rows as dicts; docs/store.md lists the tables."""
         return [dict(row) for row in self._db.execute(query, values)]
 
-    def info(self) -> RunFacts:
-        """Facts by name: config, environment, git, state, process, created, updated, steps, limits, kernels."""
-        facts: Any = {row["name"]: json.loads(row["value"]) for row in self._db.execute("SELECT name, value FROM info")}
+    def info(self, *names: str) -> RunFacts:
+        """Facts by name: config, environment, git, state, process, created, updated, steps, limits, kernels.
+
+        names: only these are read
+        """
+        chosen = f" WHERE name IN ({','.join('?' * len(names))})" if names else ""
+        rows = self._db.execute(f"SELECT name, value FROM info{chosen}", names)
+        facts: Any = {row["name"]: json.loads(row["value"]) for row in rows}
         info: RunFacts = facts
         return info
 
@@ -96,12 +101,12 @@ class RunStore:
             raise ValueError(f"{file} does not hold an object with results; restore it from a copy")
         return results
 
-    def metrics(self, after: int = -1, upto: int = 2**62) -> list[dict[str, Any]]:
-        """One dict per step, "step" first, of the steps after `after` up to `upto`. NaN and Inf are None."""
+    def metrics(self, after: int = 0, upto: int = 2**62) -> list[dict[str, Any]]:
+        """One dict per step, "step" first, of the steps (from 1) after `after` up to `upto`. NaN and Inf are None."""
         query = "SELECT step, name, value FROM metrics WHERE step > ? AND step <= ? ORDER BY rowid"
         return self._by_step(query, after, upto)
 
-    def timings(self, after: int = -1) -> list[dict[str, float]]:
+    def timings(self, after: int = 0) -> list[dict[str, float]]:
         """Seconds in each stage, one dict per step; "step" is the step's number, "total" its whole time."""
         query = (
             "SELECT step, CASE room WHEN 'step' THEN 'total' ELSE room END, seconds FROM timings "
@@ -133,6 +138,7 @@ class RunStore:
     ) -> Traces:
         """Traces with their texts, scores and the part that dropped them; `tokens(id)` returns tokens and streams.
 
+        step         of this step, counted from 1
         least, most  bounds on the reward
         search       words that occur in the prompt or the reply
         order        oldest, newest, best, or worst (of the traces with a reward)

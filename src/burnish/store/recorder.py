@@ -62,7 +62,7 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class _Step:
-    """The data of one step, as the writer thread receives it."""
+    """The data of one step, as the writer thread receives it; steps count from 1, as everywhere in a store."""
 
     step: int
     metrics: dict[str, float | None]
@@ -101,12 +101,14 @@ class RunRecorder:
         metrics = {name: _finite(value) for name, value in {**report.metrics, **extra}.items() if name != "step"}
         groups, looks = recorded_groups(report, self.traces), list(report.looks.values())
         seconds = dict(report.seconds)
-        step = _Step(report.clock.step, metrics, seconds, report.memory, groups, looks, report.units, report.ledger)
+        units = [row._replace(step=row.step + 1, drawn=row.drawn + 1) for row in report.units]
+        ledger = [row._replace(step=row.step + 1, drawn=row.drawn + 1) for row in report.ledger]
+        step = _Step(report.clock.step + 1, metrics, seconds, report.memory, groups, looks, units, ledger)
         self._put(lambda db: self._write_step(db, step))
 
     def event(self, kind: str, text: str, *, level: EventLevel = "info", step: int | None = None) -> None:
-        """Record an event. Levels: info, warning, error."""
-        row = (time.time(), step, kind, level, text)
+        """Record an event. Levels: info, warning, error. step: that of the clock, which counts from 0."""
+        row = (time.time(), None if step is None else step + 1, kind, level, text)
         self._put(lambda db: db.execute(_EVENT, row))
 
     def info(self, **values: object) -> None:
@@ -211,7 +213,7 @@ class RunRecorder:
                 trace_tokens = next(tokens)
                 self._pieces.learn(trace_tokens.ids)
                 columns = trace_row(trace, dropped, trace_tokens, self._pieces)
-                trace_rows.append((trace_id, group_id, group.step, place, *columns))
+                trace_rows.append((trace_id, group_id, row[0], place, *columns))
                 token_rows.append((trace_id, *trace_tokens.row))
                 texts.append((trace_id, row[4], columns[5]))
         db.executemany(_GROUP, group_rows)
@@ -248,20 +250,20 @@ def _sync(db: sqlite3.Connection) -> None:
 
 
 def cut(folder: Path, step: int) -> None:
-    """Delete what was recorded at `step` and later, because a resumed run records it again."""
+    """Delete what was recorded after `step` steps, because a resumed run records it again."""
     if not os.path.lexists(folder / FILE):
         return
     db = connect(folder / FILE)
     try:
         db.execute("BEGIN IMMEDIATE")
-        deleted = "SELECT id FROM traces WHERE step >= ?"
+        deleted = "SELECT id FROM traces WHERE step > ?"
         if searchable(db):
             old = f"SELECT 'delete', id, prompt, text FROM trace_text WHERE id IN ({deleted})"
             db.execute(f"INSERT INTO search (search, rowid, prompt, text) {old}", (step,))
         db.execute(f"DELETE FROM tokens WHERE trace IN ({deleted})", (step,))
         for table in ("traces", "groups", "metrics", "timings", "memory", "units", "ledger", "pictures"):
-            db.execute(f"DELETE FROM {table} WHERE step >= ?", (step,))
-        db.execute("DELETE FROM events WHERE step >= ? AND level = 'warning'", (step,))
+            db.execute(f"DELETE FROM {table} WHERE step > ?", (step,))
+        db.execute("DELETE FROM events WHERE step > ? AND level = 'warning'", (step,))
         db.execute("COMMIT")
     finally:
         db.close()

@@ -130,7 +130,7 @@ def group_row(group: RecordedGroup) -> tuple[object, ...]:
     """Row of the table groups without its id: step, phase, task, kind, prompt, given, pairs, lists."""
     task = group.task
     pairs, lists = (None if x is None else _json(x) for x in (group.pairs, group.lists))
-    return group.step, group.phase, task.key, task.kind, prompt_text(task), _json(plain(task.given)), pairs, lists
+    return group.step + 1, group.phase, task.key, task.kind, prompt_text(task), _json(plain(task.given)), pairs, lists
 
 
 def trace_row(trace: Trace, dropped: str | None, tokens: Tokens, pieces: Pieces) -> tuple[object, ...]:

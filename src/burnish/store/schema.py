@@ -2,6 +2,9 @@
 
 Tables that a rerun reproduces exactly (metrics, groups, traces, tokens) are separate from tables that it does not
 (timings, events). docs/store.md describes every column, with queries.
+
+Steps count from 1. Format 1 counted them from 0: its stores are read through views that add one, and are rewritten
+when a run resumes in them.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ from pathlib import Path
 from burnish.util.plainfile import KINDS
 
 FILE = "store.sqlite"
-VERSION = 1
+VERSION = 2
+FROM_ZERO = 1  # the format whose steps count from 0
 BUSY_SECONDS = 10.0  # how long SQLite waits for a lock before it raises an error
 
 TABLES = """
@@ -66,20 +70,27 @@ LEDGER = (
     "CREATE TABLE IF NOT EXISTS pictures (group_id INTEGER NOT NULL, step INTEGER NOT NULL, place INTEGER NOT NULL, "
     "png BLOB NOT NULL, PRIMARY KEY (group_id, place))",
 )
+STEPS = {  # the columns of steps, by table
+    **dict.fromkeys(("metrics", "timings", "memory", "groups", "traces", "events"), ("step",)),
+    **dict.fromkeys(("units", "ledger"), ("step", "drawn")),
+}
 SEARCH = "CREATE VIRTUAL TABLE search USING fts5 (prompt, text, content='trace_text', content_rowid='id')"
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """Open the database for writing and create it if it is missing. Raises ValueError if it cannot be used."""
+def connect(path: Path, *, rewrite: bool = True) -> sqlite3.Connection:
+    """Open the database for writing and create it if it is missing. Raises ValueError if it cannot be used.
+
+    rewrite: bring a store of an older format to this one; not where another process may be writing the old one
+    """
     if os.path.lexists(path) and (not os.path.isfile(path) or os.path.getsize(path)):
         refuse_odd(path)
     try:
-        return _connect(path)
+        return _connect(path, rewrite)
     except sqlite3.Error as error:
         raise ValueError(f"{path} cannot be used: {error}; check the disk, or restore it from a copy") from None
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path, rewrite: bool) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = NORMAL")  # survives a killed process; RunRecorder.flush syncs for machine crashes
@@ -92,12 +103,36 @@ def _connect(path: Path) -> sqlite3.Connection:
         _add_search(db)
         db.execute(f"PRAGMA user_version = {VERSION}")
         db.execute("COMMIT")
-    elif version != VERSION:
+    elif version not in (VERSION, FROM_ZERO):
         db.close()
         raise ValueError(_wrong_version(path, version))
     for statement in LEDGER:
         db.execute(statement)
+    if version == FROM_ZERO and rewrite:
+        _count_from_one(db)
     return db
+
+
+def _count_from_one(db: sqlite3.Connection) -> None:
+    """Rewrite a store of format 1. Steps pass through negative numbers, so that no row meets another's key."""
+    db.execute("BEGIN IMMEDIATE")
+    for table, columns in STEPS.items():
+        for column in columns:
+            db.execute(f"UPDATE {table} SET {column} = -{column} - 1")
+            db.execute(f"UPDATE {table} SET {column} = -{column}")
+    db.execute(f"PRAGMA user_version = {VERSION}")
+    db.execute("COMMIT")
+
+
+def _read_from_one(db: sqlite3.Connection) -> None:
+    """Views of this connection that take the places of the tables of format 1, with steps that count from 1."""
+    present = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    for table, steps in STEPS.items():
+        if table in present:
+            columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
+            columns = [f"{name} + 1 AS {name}" if name in steps else name for name in columns]
+            order = ["rowid AS rowid"] if table in ("metrics", "timings") else []  # readers sort by it
+            db.execute(f"CREATE TEMP VIEW {table} AS SELECT {', '.join(order + columns)} FROM main.{table}")
 
 
 def connect_to_read(path: Path, *, brief: bool = False) -> sqlite3.Connection:
@@ -114,12 +149,14 @@ def connect_to_read(path: Path, *, brief: bool = False) -> sqlite3.Connection:
             db, version = _opened(f"{address}?mode=ro&immutable=1" if immutable else f"{address}?mode=ro")
         except sqlite3.OperationalError:
             db, version = _opened(f"{address}?mode=ro&immutable=1")
-        if version == VERSION:
+        if version in (VERSION, FROM_ZERO):
             tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             missing = TABLE_NAMES - {row[0] for row in tables}
+            if version == FROM_ZERO and not missing:
+                _read_from_one(db)
     except sqlite3.DatabaseError as error:
         raise ValueError(f"{path} cannot be read: {error}; restore it from a copy, or start a new run") from None
-    if version != VERSION:
+    if version not in (VERSION, FROM_ZERO):
         db.close()
         raise ValueError(_wrong_version(path, version))
     if missing:
@@ -171,6 +208,6 @@ def _add_search(db: sqlite3.Connection) -> None:
 
 def _wrong_version(path: Path, version: int) -> str:
     return (
-        f"{path} has the store format {version}, and this burnish reads format {VERSION}; "
+        f"{path} has the store format {version}, and this burnish reads formats up to {VERSION}; "
         "read it with the burnish that wrote it"
     )

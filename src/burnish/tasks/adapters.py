@@ -8,6 +8,7 @@ from functools import partial
 from burnish.envs.of_gymnasium import GymnasiumEnv
 from burnish.envs.of_openenv import OpenEnvClient
 from burnish.envs.of_textarena import TextArenaEnv
+from burnish.envs.work.lookup import FolderLookup
 from burnish.tasks.environment import EnvSource
 from burnish.tasks.gym import ReasoningGym
 from burnish.tasks.of_verifiers import verifiers_source
@@ -29,6 +30,7 @@ ADAPTERS: dict[str, Callable[..., Source]] = {
     "textarena": _played("textarena", TextArenaEnv),
     "openenv": _played("openenv", OpenEnvClient),
     "verifiers": verifiers_source,
+    "folder": FolderLookup,
 }
 
 

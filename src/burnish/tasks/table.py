@@ -9,6 +9,7 @@ from burnish.envs.bandit import BanditTask
 from burnish.envs.games.table import GAMES
 from burnish.envs.guess import Guess
 from burnish.envs.search import Search
+from burnish.envs.work.table import WORK
 from burnish.tasks.add import Add
 from burnish.tasks.calls import Calls
 from burnish.tasks.code import Code
@@ -47,6 +48,7 @@ GENERATED: dict[str, type] = {
     **CODED,
     **{kind.name: kind for kind in (Code, Calls, Passages, Search, User, BanditTask)},
     **GAMES,
+    **WORK,
 }  # all tasks that can be named
 
 

@@ -42,6 +42,7 @@ class Format:
     signs     what a chat template has that writes calls in this format: one of these
     thoughts  what stands around thoughts; None where `read` separates them itself
     inner     tokens that end a message inside of a reply, which goes on
+    frame     what stands around one call as JSON, so that decoding can be held to a call; None: calls are no JSON
     """
 
     name: str
@@ -50,6 +51,7 @@ class Format:
     signs: tuple[str, ...]
     thoughts: tuple[str, str] | None = THINK
     inner: tuple[str, ...] = ()
+    frame: tuple[str, str] | None = None
 
 
 _TAGS = ("<tool_call>", "</tool_call>")
@@ -62,14 +64,15 @@ FORMATS = (  # a template is of the first format of which it has a sign
     Format("seed_oss", read_seed_oss, ("<seed:tool_call>", "</seed:tool_call>"), ("seed:tool_call",),
            ("<seed:think>", "</seed:think>")),
     Format("mistral", read_mistral, ("[TOOL_CALLS]", "[CALL_ID]", "[ARGS]", "[THINK]", "[/THINK]"), ("[TOOL_CALLS]",),
-           ("[THINK]", "[/THINK]")),
+           ("[THINK]", "[/THINK]"), frame=("[TOOL_CALLS] [", "]")),
     Format("glm", read_glm, (*_TAGS, "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"), ("<arg_key>",)),
     Format("qwen3_coder", read_qwen3_coder, _TAGS, ("<function=",)),
-    Format("phi4", read_phi4, ("<|tool_call|>", "<|/tool_call|>"), ("<|/tool_call|>", "<|/tool|>", "functools[")),
-    Format("granite", read_granite, ("<|tool_call|>",), ("<|tool_call|>",)),
-    Format("hermes", read_hermes, _TAGS, ("<tool_call>",)),
+    Format("phi4", read_phi4, ("<|tool_call|>", "<|/tool_call|>"), ("<|/tool_call|>", "<|/tool|>", "functools["),
+           frame=("<|tool_call|>[", "]<|/tool_call|>")),
+    Format("granite", read_granite, ("<|tool_call|>",), ("<|tool_call|>",), frame=("<|tool_call|>[", "]")),
+    Format("hermes", read_hermes, _TAGS, ("<tool_call>",), frame=("<tool_call>\n", "\n</tool_call>")),
     Format("pythonic", read_pythonic, PYTHON, ("<|python_start|>", "func_name1(")),
-    Format("llama_json", read_llama_json, (PYTHON_TAG,), ("<|python_tag|>", "ipython")),
+    Format("llama_json", read_llama_json, (PYTHON_TAG,), ("<|python_tag|>", "ipython"), frame=("", "")),
 )  # fmt: skip
 NAMES = (AUTO, *(format.name for format in FORMATS))
 MARKS = frozenset(mark for format in FORMATS for mark in format.marks) - {"<|start|>", "<|end|>", "<|return|>"}
@@ -99,7 +102,7 @@ def read_auto(text: str) -> ReadReply:
     return read_bare(text)
 
 
-_AUTO = Format(AUTO, read_auto, tuple(sorted(MARKS)), ())
+_AUTO = Format(AUTO, read_auto, tuple(sorted(MARKS)), (), frame=("", ""))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Protocol
@@ -40,7 +40,7 @@ class App(Protocol):
     name: str
     headers: Mapping[str, str]
 
-    def hosts(self) -> set[str]:
+    def hosts(self) -> Container[str]:
         """The accepted values of the Host header, in lower case."""
         ...
 

@@ -146,11 +146,13 @@ class Verifier:
         while self._starting:
             try:
                 answer = process.receive(START)
-            except (TimeoutError, EOFError):
+            except (TimeoutError, EOFError) as error:
+                late = isinstance(error, TimeoutError)
+                why = f"did not start within {START:g} s" if late else f"{process.obituary()} while it started"
                 self.end()
                 raise ValueError(
-                    f"the verifier process did not start within {START:g} s; check for a limit on memory or processes "
-                    "that keeps Python from starting"
+                    f"the verifier process {why}; check for a limit on memory or processes that keeps Python from "
+                    "starting"
                 ) from None
             name = self._starting.pop(0)
             if "error" in answer:

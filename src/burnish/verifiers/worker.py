@@ -20,6 +20,7 @@ from burnish.sandbox import isolation as sandbox
 from burnish.sandbox.codec import decode
 from burnish.sandbox.guard import fork_guard
 from burnish.util.failures import said
+from burnish.util.processes import hush
 from burnish.verifiers.checks import BadRow, ReplyCheck, make
 
 
@@ -42,7 +43,9 @@ def main(stack_fd: int) -> None:
         if "items" not in request:
             try:
                 scorers[name] = make(decode(request["spec"]))
-                isolation = isolation or sandbox.enter(scratch)
+                if not isolation:
+                    hush()  # what it wrote while it started was kept for a message
+                    isolation = sandbox.enter(scratch)
             except Exception as error:  # noqa: BLE001 - sent to the caller
                 _say(answers, {"error": f"{type(error).__name__}: {said(error)}"[:1000]})
             else:

@@ -24,6 +24,7 @@ from burnish.rollout.conditioned import conditioned
 from burnish.rollout.episode import Episode
 from burnish.rollout.intents import written
 from burnish.rollout.play import note_episodes, of_episodes, play_on, take_turn
+from burnish.rollout.replays import branched
 from burnish.rollout.search_tree import Rule, Value, ends, value_of
 from burnish.rollout.searched import Branch, Worth, earned, finished
 from burnish.score.model import only_score
@@ -74,7 +75,7 @@ def intents(*, who: str = "start", writer: str = "writer", temperature: float | 
             [(e.task, f"{story}\n{INTENT}") for (e, _), story in zip(kept, stories, strict=True)], writer, step
         )
         goals = [chat.text(turn.tokens) or e.task.key for turn, (e, _) in zip(found, kept, strict=True)]
-        near = [_before_a_step(episode, step) for episode, _ in kept]
+        near = branched([(episode, 1, _a_step(episode, step)) for episode, _ in kept])
         asks = [(e.task, f"{told(e.turns, chat)}\n{MISS}{goal}") for e, goal in zip(near, goals, strict=True)]
         steps = [replace(said, parent=e.turns[-1]) for said, e in zip(written(asks, writer, step), near, strict=True)]
         able = [i for i, episode in enumerate(near) if not episode.over]
@@ -95,10 +96,10 @@ def intents(*, who: str = "start", writer: str = "writer", temperature: float | 
     )
 
 
-def _before_a_step(episode: Episode, step: Step) -> Episode:
-    """The episode as it stood before a drawn step."""
+def _a_step(episode: Episode, step: Step) -> int:
+    """The number of a step of the episode, drawn."""
     dice = randomness.rng(step.clock.seed, "near miss", step.clock.step, step.clock.tick, episode.task.key)
-    return episode.branch(1, dice.randrange(episode.replies))
+    return dice.randrange(episode.replies)
 
 
 def _differs(trace: Trace, second: Episode, said: Turn, chat: Chat) -> bool:

@@ -20,6 +20,7 @@ from burnish.papers import Paper
 from burnish.rollout.episode import Episode
 from burnish.rollout.episodes import rewarded_while_played
 from burnish.rollout.play import note_episodes, of_episodes, play_on, replies_to, take_turn
+from burnish.rollout.replays import branched
 
 ARPO = Paper("arpo", "2507.19849", "Agentic Reinforced Policy Optimization")
 
@@ -103,14 +104,19 @@ def branching(
             episode.begin()
         while running := [e for game in games for e in game if not e.over and e.replies < step.settings.turns]:
             replies = replies_to(running, step, temperature=temperature)
-            branches: list[Episode] = []
+            chosen: list[tuple[Episode, int, None]] = []
+            sizes = {id(game): len(game) for game in games}
             for episode, h in zip(running, _entropies(replies, window, who, step), strict=True):
                 rise = h - starts.setdefault(id(episode), h)
                 game = of[id(episode)]
-                if episode.replies and len(game) < budget and rule(rise, _dice(step.clock, episode)):
-                    branches.append(episode.branch(len(game)))
-                    starts[id(branches[-1])], of[id(branches[-1])] = starts[id(episode)], game
-                    game.append(branches[-1])
+                if episode.replies and sizes[id(game)] < budget and rule(rise, _dice(step.clock, episode)):
+                    chosen.append((episode, sizes[id(game)], None))
+                    sizes[id(game)] += 1
+            branches = branched(chosen)
+            for (episode, *_), branch in zip(chosen, branches, strict=True):
+                game = of[id(episode)]
+                starts[id(branch)], of[id(branch)] = starts[id(episode)], game
+                game.append(branch)
             branches = [branch for branch in branches if not branch.over]
             take_turn([*running, *branches], [*replies, *replies_to(branches, step, temperature=temperature)])
         grown = [len(game) - fresh for game in games]

@@ -31,6 +31,7 @@ from burnish.methods import register
 from burnish.papers import Paper
 from burnish.rollout.episode import Episode
 from burnish.rollout.play import note_episodes, of_episodes, play_on
+from burnish.rollout.replays import branched
 from burnish.rollout.trajectories import episode_trace
 from burnish.tasks.data.files import read_file, reader_of
 from burnish.tasks.data.messages import conversation
@@ -206,10 +207,9 @@ def takeovers(
             play_on(masters, step, step.settings.turns)
         play_on([e for some in own for e in some], step, step.settings.turns)
         places = [[] if m.failure or m.earned >= win else spaced(m.replies, starts) for m in masters]
-        taken = [
-            [_handed(master.branch(1 + n + j, k), who, step) for j, k in enumerate(at)]
-            for master, at in zip(masters, places, strict=True)
-        ]
+        both = list(zip(masters, places, strict=True))
+        new = iter(branched([(master, 1 + n + j, k) for master, at in both for j, k in enumerate(at)]))
+        taken = [[_handed(next(new), who, step) for _ in at] for at in places]
         play_on([e for some in taken for e in some], step, step.settings.turns)
         note_episodes([*(masters if recorded else ()), *(e for some in (*own, *taken) for e in some)], step)
         step.notes.add("expert_failed", sum(m.earned < win for m in masters), max(1, len(masters)))

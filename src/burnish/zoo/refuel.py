@@ -16,6 +16,7 @@ from burnish.methods import opt, register
 from burnish.papers import Paper
 from burnish.rollout.episode import Episode
 from burnish.rollout.play import note_episodes, of_episodes, play_on
+from burnish.rollout.replays import branched
 
 REFUEL = Paper(
     "refuel", "2410.04612", "Regressing the Relative Future: Efficient Policy Optimization for Multi-turn RLHF"
@@ -82,7 +83,7 @@ def second_tries(longest: int, shortest: int = 1, *, temperature: float | None =
             episode.begin()
         _play_to(firsts, limits, step, temperature)
         kept = [(i, e, dice[i].randrange(e.replies)) for i, e in enumerate(firsts) if e.replies and not e.failure]
-        seconds = [episode.branch(1, h) for _, episode, h in kept]
+        seconds = branched([(episode, 1, h) for _, episode, h in kept])
         _play_to(seconds, [limits[i] for i, _, _ in kept], step, temperature)
         note_episodes([*firsts, *seconds], step)
         groups = []

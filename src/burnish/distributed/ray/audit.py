@@ -40,12 +40,22 @@ def audit(folder: str | Path) -> Audit:
     """Check the ledger of a run folder against its units and steps."""
     with open_store(folder, brief=True) as store:
         units = [UnitRow(**row) for row in store.sql("SELECT * FROM units ORDER BY drawn, walk, unit")]
-        ages = [row.step - row.version for row in units]
+        ages = [_age(row) for row in units]
         wrong = [*_units(store, units), *_samples(store, units)]
         fates = store.sql("SELECT fate, count(*) AS n FROM ledger GROUP BY fate")
         samples, learned = sum(f["n"] for f in fates), sum(f["n"] for f in fates if f["fate"] == LEARNED)
         again, late = sum(row.asked > 1 for row in units), sum(row.late for row in units)
         return Audit(len(units), samples, learned, samples - learned, again, late, max(ages, default=0), tuple(wrong))
+
+
+def _name(drawn: int, walk: int, unit: int) -> UnitId:
+    """The id of a unit in the store, which counts steps from 1."""
+    return UnitId(drawn - 1, walk, unit)
+
+
+def _age(row: UnitRow) -> int:
+    """Steps between the weights that a unit was sampled from and those that learned from it."""
+    return row.step - 1 - row.version
 
 
 def _units(store: RunStore, units: list[UnitRow]) -> list[str]:
@@ -54,24 +64,24 @@ def _units(store: RunStore, units: list[UnitRow]) -> list[str]:
     wrong = []
     steps = {row["step"] for row in store.sql("SELECT DISTINCT step FROM metrics")}
     if missing := steps - {row.step for row in units}:
-        wrong.append(f"step {min(missing) + 1} learned from no unit")
+        wrong.append(f"step {min(missing)} learned from no unit")
     if extra := {row.step for row in units} - steps:
-        wrong.append(f"units were learned in step {min(extra) + 1}, which has no metrics")
+        wrong.append(f"units were learned in step {min(extra)}, which has no metrics")
     if store.state() == "finished" and (unasked := steps - {row.drawn for row in units}):
-        wrong.append(f"no unit was drawn for step {min(unasked) + 1}")
+        wrong.append(f"no unit was drawn for step {min(unasked)}")
     passes: dict[tuple[int, int], list[int]] = {}
     for row in units:
         passes.setdefault((row.drawn, row.walk), []).append(row.unit)
-        name = UnitId(row.drawn, row.walk, row.unit)
+        name = _name(row.drawn, row.walk, row.unit)
         if row.sampled != 1 or row.scored > 1 or row.asked < 1:
             wrong.append(f"unit {name} was asked {row.asked}, sampled {row.sampled} and scored {row.scored} times")
-        if row.step - row.version > config.get("lag", 0):
-            wrong.append(f"unit {name} was {row.step - row.version} steps old when it was learned")
+        if _age(row) > config.get("lag", 0):
+            wrong.append(f"unit {name} was {_age(row)} steps old when it was learned")
         if config.get("order", "fixed") == "fixed" and row.step != row.drawn:
-            wrong.append(f"unit {name} was learned in step {row.step + 1}, out of order")
+            wrong.append(f"unit {name} was learned in step {row.step}, out of order")
     for (drawn, pass_number), numbers in passes.items():
         if sorted(numbers) != list(range(len(numbers))):
-            wrong.append(f"the units of step {drawn + 1}, pass {pass_number} are {sorted(numbers)}: some are missing")
+            wrong.append(f"the units of step {drawn}, pass {pass_number} are {sorted(numbers)}: some are missing")
     return wrong
 
 
@@ -81,7 +91,7 @@ def _samples(store: RunStore, units: list[UnitRow]) -> list[str]:
     samples: dict[UnitId, dict[int, list[int]]] = {}
     steps: dict[UnitId, set[int]] = {}
     for entry in store.sql("SELECT step, drawn, walk, unit, place, sample, fate FROM ledger"):
-        name = UnitId(entry["drawn"], entry["walk"], entry["unit"])
+        name = _name(entry["drawn"], entry["walk"], entry["unit"])
         samples.setdefault(name, {}).setdefault(entry["place"], []).append(entry["sample"])
         steps.setdefault(name, set()).add(entry["step"])
         if not entry["fate"]:
@@ -89,7 +99,7 @@ def _samples(store: RunStore, units: list[UnitRow]) -> list[str]:
                 f"sample {entry['sample']} of task {entry['place']} in unit {name} is neither learned nor dropped"
             )
     for row in units:
-        name = UnitId(row.drawn, row.walk, row.unit)
+        name = _name(row.drawn, row.walk, row.unit)
         by_task = samples.pop(name, {})
         if sorted(by_task) != list(range(row.tasks)):
             wrong.append(f"unit {name} has {row.tasks} tasks, but samples of {len(by_task)}")

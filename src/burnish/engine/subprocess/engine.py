@@ -253,6 +253,11 @@ class SubprocessEngine:
                 f"a prompt has {len(request.prompt)} tokens, but the model's context holds {self.context}: "
                 "shorten the prompt or drop such rows from the dataset"
             )
+        if request.shaped:
+            raise ValueError(
+                "an engine in another process takes no presence or frequency penalty and no JSON schema; use "
+                "--engine local, or leave them out of the request"
+            )
         if self.how.kind == "vllm" and (request.repetition_penalty != 1 or (request.truncated and request.as_drawn)):
             raise ValueError(
                 "vLLM does not tell which tokens a reply was drawn among, which the trainer needs under --top-k, "

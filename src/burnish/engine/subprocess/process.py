@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import selectors
-import signal
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from burnish.engine.subprocess.messages import Line, Order, Settings
-from burnish.util.processes import kill_group
+from burnish.util.processes import how_ended, kill_group, last_words
 
 SILENCE = 5.0  # seconds without a sign of life after which a worker is given up
 SLOW_START = 300.0  # the same while it imports and loads: some libraries hold the interpreter for long
@@ -113,7 +112,7 @@ class Process:
         if not piece:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.popen.wait(1)
-            raise Lost(f"its process ended during {what} ({_ending(self.popen.returncode)})")
+            raise Lost(f"its process ended during {what} ({how_ended(self.popen.returncode)})")
         *whole, self.heard = (self.heard + piece).split(b"\n")
         return [json.loads(line) for line in whole]
 
@@ -125,12 +124,4 @@ class Process:
 
     def last_words(self) -> str:
         """The last line of its log that says what was wrong, for a message."""
-        lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
-        telling = [line for line in lines if "Error" in line] or lines
-        return telling[-1][-300:] if telling else "it said nothing"
-
-
-def _ending(code: int | None) -> str:
-    if code is None:
-        return "still running, its output closed"
-    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+        return last_words(self.log.read_text(errors="replace"))

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from burnish.kernels.lora import base_of, plain_adapter
-from burnish.kernels.triton.cublas import product
+from burnish.kernels.triton.cublas import add_product, product
 
 
 @dataclass(frozen=True)
@@ -111,22 +111,26 @@ class Adapter:
             row += len(part.a)
         return found
 
-    def inner(self, x: Tensor) -> Tensor:
+    def inner(self, x: Tensor, exact: bool = False) -> Tensor:
         """[N, R]: x A^T."""
-        return x @ self.a.t()
+        return product(x, self.a, None, exact)
 
-    def product(self, x: Tensor, weight: Tensor, bias: Tensor | None, inner: Tensor) -> Tensor:
+    def product(self, x: Tensor, weight: Tensor, bias: Tensor | None, inner: Tensor, exact: bool = False) -> Tensor:
         """x W^T + bias + s (x A^T) B^T, for many rows.
 
         The small product comes first: the large one adds to it while its own arithmetic goes on. The other way round,
         the sum would be a kernel that does nothing but read and write the output.
+
+        exact: the other way round, because so a decode step rounds, which has x W^T first
         """
+        if exact:
+            return self.add(product(x, weight, bias, True), inner)
         made = inner @ self.wide.t() if bias is None else torch.addmm(bias, inner, self.wide.t())
         return made.addmm_(x, weight.t())
 
     def add(self, made: Tensor, inner: Tensor) -> Tensor:
-        """made + s (x A^T) B^T, in place."""
-        return made.addmm_(inner, self.wide.t())
+        """made + s (x A^T) B^T, in place where there are several rows."""
+        return add_product(made, inner, self.wide)
 
     def begin(self, x: Tensor) -> Tensor:
         """x A^T, which a GPU computes beside what follows on this stream. Nothing may read it before `wait`.
@@ -148,11 +152,13 @@ class Adapter:
         if inner.is_cuda:
             torch.cuda.current_stream(inner.device).wait_stream(_side_stream(inner.device))
 
-    def beside(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+    def beside(self, x: Tensor, weight: Tensor, bias: Tensor | None, exact: bool = False) -> tuple[Tensor, Tensor]:
         """x W^T + bias and x A^T, for few rows: one product, where A stands behind the weights."""
         if self.whole is not None:
             made, inner = product(x, self.whole, self.bias, True).split([len(weight), self.rank], 1)
             return made, inner
+        if exact:
+            return product(x, weight, bias, True), self.inner(x, True)
         inner = self.begin(x)
         made = product(x, weight, bias, True)
         self.wait(inner)

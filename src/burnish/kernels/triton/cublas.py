@@ -34,3 +34,13 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None, ordered: bool) -> Te
         return nn.functional.linear(x, weight, bias)
     with in_order():
         return nn.functional.linear(x.repeat(2, 1) if len(x) == 1 else x, weight, bias)[: len(x)]
+
+
+def add_product(made: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    """made + x weight^T, added up in order: in place where there are several rows."""
+    if not made.is_cuda:
+        return made.addmm_(x, weight.t())
+    with in_order():
+        if len(made) == 1:
+            return torch.addmm(made.repeat(2, 1), x.repeat(2, 1), weight.t())[:1]
+        return made.addmm_(x, weight.t())

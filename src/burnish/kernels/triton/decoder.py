@@ -63,7 +63,12 @@ class FusedDecoder:
 
     @property
     def late(self) -> bool:
-        """Whether norms are divided after the product that reads them, which is then one of ours in a decode step."""
+        """Whether norms are divided after the product that reads them, which is then one of ours in a decode step.
+
+        Not with adapters where bits must agree: our matmul adds an adapter's part before it rounds.
+        """
+        if self.adapters and self.exact:
+            return False
         if any(adapter.rank > MOST_RANKS for adapter in self.adapters):
             return False
         return self.plain and self.spec.first.hidden <= (OURS_ADAPTED if self.adapters else OURS)
@@ -144,7 +149,7 @@ class FusedDecoder:
         norm, spec = self.layers[0].norm, self.spec.first
         if self.late:
             return LateStream(tokens, self.embedding, norm, spec.eps)
-        return WideStream(self.embed(tokens), norm, spec)
+        return WideStream(self.embed(tokens), norm, spec, self.exact)
 
 
 def _plain(spec: LayerSpec) -> bool:

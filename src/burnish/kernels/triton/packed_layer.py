@@ -58,8 +58,8 @@ class How:
         """x weight^T + bias with the adapter's part, and x A^T of the adapter, which its gradients need."""
         if adapter is None:
             return product(x, weight, bias, self.exact), None
-        inner = adapter.inner(x)
-        return adapter.product(x, weight, bias, inner), inner
+        inner = adapter.inner(x, self.exact)
+        return adapter.product(x, weight, bias, inner, self.exact), inner
 
     def into(self, x: Tensor, y: Tensor, post: Tensor | None, norm: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """x + post(y), what a product reads for its norm, and what the product's rows are still to be divided by."""

@@ -85,5 +85,5 @@ class TritonRunner(TransformersRunner):
 
     def why_not_exact(self) -> str | None:
         fused = self.fused
-        shown = fused is not None and not fused.adapters and fused.inner.config.model_type in SAME_BITS
+        shown = fused is not None and fused.room is None and fused.inner.config.model_type in SAME_BITS
         return None if shown else NOT_EXACT

@@ -25,10 +25,11 @@ class WideStream:
 
     norm  the weight of the norm that comes next;  post: that of y itself, if it has one
     owed  what the adapter of the product that made y still adds to y
+    exact  nothing is owed: the library adds what adapters give, as in the trainer's passes
     """
 
-    def __init__(self, x: Tensor, norm: Tensor, spec: LayerSpec) -> None:
-        self.x = x
+    def __init__(self, x: Tensor, norm: Tensor, spec: LayerSpec, exact: bool = False) -> None:
+        self.x, self.exact = x, exact
         self.y: Tensor | None = None
         self.owed: Owed = None
         self.norm, self.spec = norm, spec
@@ -44,8 +45,8 @@ class WideStream:
         """x weight^T + bias, and x A^T of the adapter where its part is still to be added."""
         if adapter is None:
             return product(x, weight, bias, True), None
-        made, inner = adapter.beside(x, weight, bias)
-        if len(x) > OWED_ROWS or adapter.widest > OWED_RANK:  # each row would read all of B again
+        made, inner = adapter.beside(x, weight, bias, self.exact)
+        if self.exact or len(x) > OWED_ROWS or adapter.widest > OWED_RANK:  # each row would read all of B again
             return adapter.add(made, inner), None
         return made, inner
 
@@ -68,7 +69,7 @@ class WideStream:
             if adapter is None:
                 both = product(x, layer.gate_and_up, None, True)
             else:  # too wide for the next kernel: it would read B for every few rows again
-                both = adapter.add(*adapter.beside(x, layer.gate_and_up, None))
+                both = adapter.add(*adapter.beside(x, layer.gate_and_up, None, self.exact))
             self.add(gate(both, None, layer.spec.activation), layer.down, norm, layer.after_mlp, layer.adapters.down)
             return
         weights = layer.router, layer.gate_and_up, layer.down

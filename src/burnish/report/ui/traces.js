@@ -15,7 +15,7 @@ export function tracesView(page, names, words) {
   const field = (name, attributes) => el("input", { name, value: wanted[name] ?? "", onchange: (event) => choose({ [name]: event.target.value }), ...attributes });
   const choice = (name, options, label) => el("select", { name, "aria-label": label, onchange: (event) => choose({ [name]: event.target.value }) }, options.map(([value, text]) => el("option", { value, selected: (wanted[name] ?? "") === value }, text)));
   const search = field("search", { type: "search", placeholder: "Search prompts and replies  ( / )", "aria-label": "Search" });
-  const step = field("step", { type: "number", min: 1, placeholder: "any", "aria-label": "Step", class: "small", value: wanted.step !== undefined && wanted.step !== "" ? Number(wanted.step) + 1 : "", onchange: (event) => choose({ step: event.target.value === "" ? "" : Number(event.target.value) - 1 }) });
+  const step = field("step", { type: "number", min: 1, placeholder: "any", "aria-label": "Step", class: "small", value: wanted.step !== undefined && wanted.step !== "" ? Number(wanted.step) : "", onchange: (event) => choose({ step: event.target.value }) });
   const kind = choice("show", [["", "traces"], ["groups", "groups"]], "Show traces or groups");
   const phase = choice("phase", [["", "any phase"], ...(wanted.phase ? [[wanted.phase, wanted.phase]] : [])], "Phase");
   const fresh = el("button", { class: "fresh", hidden: true, onclick: () => { fresh.hidden = true; load(true); } }, "Show new traces");
@@ -62,13 +62,13 @@ export function tracesView(page, names, words) {
 
   function entry(row) {
     return el("button", { class: `entry ${row.id === open?.id ? "on" : ""} ${row.dropped ? "gone" : ""}`, role: "option", "aria-selected": String(row.id === open?.id), "data-id": String(row.id), onclick: () => show(row.id) },
-      el("span", { class: "line1" }, score(row), el("span", { class: "dim" }, `step ${row.step + 1}`), el("span", { class: "dim" }, `#${row.id}`), row.dropped ? el("span", { class: "tag" }, `dropped: ${row.dropped}`) : null),
+      el("span", { class: "line1" }, score(row), el("span", { class: "dim" }, `step ${row.step}`), el("span", { class: "dim" }, `#${row.id}`), row.dropped ? el("span", { class: "tag" }, `dropped: ${row.dropped}`) : null),
       el("span", { class: "prompt" }, row.prompt), el("span", { class: "text" }, (row.text || "(nothing)").replaceAll("\n", " ⏎ ")));
   }
 
   function groupEntry(row) {
     return el("button", { class: `entry ${row.id === open?.group_id ? "on" : ""}`, role: "option", "aria-selected": String(row.id === open?.group_id), "data-group": String(row.id), onclick: () => show(first(row)) },
-      el("span", { class: "line1" }, el("span", { class: "score" }, number(mean(row.traces.map((one) => one.reward)))), el("span", { class: "dim" }, `step ${row.step + 1}`), el("span", { class: "dim" }, `${row.traces.length} traces`)),
+      el("span", { class: "line1" }, el("span", { class: "score" }, number(mean(row.traces.map((one) => one.reward)))), el("span", { class: "dim" }, `step ${row.step}`), el("span", { class: "dim" }, `${row.traces.length} traces`)),
       el("span", { class: "prompt" }, row.prompt), strip(row.traces, open?.id));
   }
 
@@ -99,7 +99,7 @@ export function tracesView(page, names, words) {
   function drawDetail() {
     const modes = modesOf(open), on = modes.some(([name]) => name === mode) ? mode : "author";
     detail.replaceChildren(
-      el("div", { class: "bar" }, el("h1", {}, `Trace ${open.id}`), score(open), el("span", { class: "dim" }, `step ${open.step + 1}, phase ${open.phase}, ${open.length} tokens`), el("span", { class: "grow" }),
+      el("div", { class: "bar" }, el("h1", {}, `Trace ${open.id}`), score(open), el("span", { class: "dim" }, `step ${open.step}, phase ${open.phase}, ${open.length} tokens`), el("span", { class: "grow" }),
         el("button", { onclick: elsewhere, title: "The same prompt across steps and runs (s)" }, "Same prompt elsewhere")),
       open.dropped ? el("p", { class: "worry" }, el("b", {}, "dropped"), el("span", {}, `Not learnt from: the part ${open.dropped} took it out.`)) : "",
       pictures(), group(), tree?.group === open.group_id ? treeView(tree.nodes, open.id, show) : "", facts(), el("div", { class: "modes", role: "radiogroup", "aria-label": "Colour tokens by" }, el("span", { class: "dim" }, "Colour by"), modes.map(([name, label], i) =>
@@ -144,13 +144,13 @@ export function tracesView(page, names, words) {
       sets.get(key).push(row);
     }
     const reply = (row) => el("a", { class: `reply ${row.correct === null ? "" : row.correct > 0.5 ? "right" : "wrong"}`, href: `#/traces/${address([row.run])}?id=${row.id}` }, row.text.slice(0, 160));
-    const line = (set) => el("tr", { class: set.some((row) => row.id === open.id && row.run === run) ? "on" : "" }, el("td", {}, set[0].run), el("td", {}, String(set[0].step + 1)), el("td", {}, number(mean(set.map((row) => row.reward)))), el("td", { class: "replies" }, set.slice(0, 4).map(reply)));
+    const line = (set) => el("tr", { class: set.some((row) => row.id === open.id && row.run === run) ? "on" : "" }, el("td", {}, set[0].run), el("td", {}, String(set[0].step)), el("td", {}, number(mean(set.map((row) => row.reward)))), el("td", { class: "replies" }, set.slice(0, 4).map(reply)));
     return el("section", { id: "elsewhere" }, el("h2", {}, "The same prompt elsewhere"), el("table", { class: "answers" }, el("tr", {}, ["Run", "Step", "Mean reward", "Replies"].map((name) => el("th", {}, name))), [...sets.values()].map(line)));
   }
 
   const step1 = (by) => {
     const next = steps[steps.indexOf(open?.step) + by];
-    if (next !== undefined) { step.value = next + 1; choose({ step: next }); }
+    if (next !== undefined) { step.value = next; choose({ step: next }); }
   };
   const near = (items, by) => items[items.findIndex((row) => (row.traces ? row.id === open?.group_id : row.id === open?.id)) + by];
 
@@ -165,7 +165,7 @@ export function tracesView(page, names, words) {
       else if (!rows.length && !open) {
         if (wanted.id) await show(Number(wanted.id));
         await load(!wanted.id);
-      } else if (found.steps.at(-1) > (steps.at(-1) ?? -1)) fresh.hidden = false;
+      } else if (found.steps.at(-1) > (steps.at(-1) ?? 0)) fresh.hidden = false;
       steps = found.steps;
       return !ended;
     },

@@ -20,7 +20,7 @@ from typing import Literal, TypedDict
 import burnish
 from burnish.sandbox.code.confine import missing
 from burnish.sandbox.code.limits import Limits
-from burnish.util.processes import kill_group
+from burnish.util.processes import Words, kill_group, obituary
 
 START = 60.0  # seconds for a zygote to start
 KILL = 5.0  # seconds for killed processes to be gone
@@ -28,7 +28,7 @@ _PIECE = 1 << 16
 _LINKS = ("requests", "replies")  # pipes between a `tests` process and a `served` one
 
 
-Role = Literal["program", "calls", "served", "tests"]
+Role = Literal["program", "calls", "served", "tests", "command"]
 
 
 class NotIsolated(ValueError):
@@ -84,20 +84,22 @@ class Box:
     """A zygote, which runs one request at a time. Not thread-safe.
 
     isolated: refuse to run anything without isolation; else run anyway
+    programs: whether processes may start programs of the system (the role "command")
     """
 
-    def __init__(self, limits: Limits, *, isolated: bool = True) -> None:
+    def __init__(self, limits: Limits, *, isolated: bool = True, programs: bool = False) -> None:
         self.limits = limits
+        self._words = Words()
         ours, child_end = socket.socketpair()
         required = "required" if isolated else "optional"
         self._popen = subprocess.Popen(
             [
                 *(sys.executable, "-S", "-B", "-P", "-m", "burnish.sandbox.code.zygote"),
-                *(json.dumps(asdict(limits)), required),
+                *(json.dumps(asdict(limits)), required, "programs" if programs else "none"),
             ],
             stdin=child_end.fileno(),
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=self._words.file,
             start_new_session=True,  # so that Ctrl-C does not reach it
             env={
                 **{name: os.environ[name] for name in ("TMPDIR", "LD_LIBRARY_PATH") if name in os.environ},
@@ -119,10 +121,13 @@ class Box:
             return
         try:
             self.isolation = self._answer(time.monotonic() + START)["isolation"]
-        except (TimeoutError, EOFError):
+        except (TimeoutError, EOFError) as error:
+            late = isinstance(error, TimeoutError)
+            ended = "" if late else f"{obituary(self._popen, self._words)} while it started"
             self.end()
             raise ValueError(
-                f"the process that runs code did not start within {START:g} s; check for a limit on memory or processes"
+                f"the process that runs code {ended or f'did not start within {START:g} s'}; check for a limit on "
+                "memory or processes"
             ) from None
         if self.lacking and self._isolated:
             self.end()
@@ -242,6 +247,8 @@ def _descriptors(
     yield "report", *_pipe(stack)
     if child.role == "program":
         yield "entered", None, _file(child.entered.encode("utf-8", "replace"))
+        yield "printed", *_pipe(stack)
+    elif child.role == "command":
         yield "printed", *_pipe(stack)
     elif child.role == "served":
         yield "requests", None, links["requests"][0]

@@ -25,6 +25,7 @@ class Plan:
     user        the user as which programs run, None for the zygote's
     folder      the working folder of programs
     required    a process that could not take all measures ends
+    programs    programs of the system may be started; they see no more than the process that starts them
     """
 
     own_root: bool
@@ -32,6 +33,7 @@ class Plan:
     user: int | None
     folder: str
     required: bool
+    programs: bool = False
 
 
 def confine(plan: Plan, limits: Limits) -> dict[str, str]:
@@ -96,15 +98,24 @@ def _privileges(plan: Plan) -> str:
 def _seccomp(plan: Plan) -> str:
     if sys.platform != "linux":
         raise OSError("seccomp is Linux's")
+    if plan.programs:
+        if not plan.own_root:
+            raise OSError("programs of the system are only started in namespaces")
+        seccomp.install(seccomp.FILE_WRITES | seccomp.PROGRAMS)
+        return "yes: no socket, no new namespace"
     seccomp.install(seccomp.FILE_WRITES if plan.own_root else frozenset())
     return "yes: no exec, no new process, no socket, no signal to others"
 
 
-def landlock_rules(own_root: bool) -> int:
+def landlock_rules(own_root: bool, programs: bool = False) -> int:
     """A descriptor of Landlock rules for programs; -1 where the kernel has no Landlock."""
     try:
         readable, listed = root.without_packages()
-        rules, _ = landlock.ruleset([*readable, *root.devices()], [root.SCRATCH] if own_root else [], listed=listed)
+        started = [*readable, *root.programs()] if programs else []
+        scratch = [root.SCRATCH] if own_root else []
+        rules, _ = landlock.ruleset(
+            [*readable, *root.devices()], scratch, started, listed, devices=root.devices() if programs else ()
+        )
     except OSError:
         return -1
     return rules

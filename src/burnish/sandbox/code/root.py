@@ -25,6 +25,12 @@ def python_folders() -> list[str]:
     return [place for place in dict.fromkeys(places) if os.path.exists(place)]
 
 
+def programs() -> list[str]:
+    """The folders of the system's programs, and of this Python's; and the links by which Debian names programs."""
+    places = ["/bin", "/usr/bin", "/etc/alternatives", f"{sys.base_prefix}/bin"]
+    return [place for place in dict.fromkeys(places) if os.path.exists(place)]
+
+
 def devices() -> list[str]:
     return [device for device in _DEVICES if os.path.exists(device)]
 
@@ -53,12 +59,15 @@ def without_packages() -> tuple[list[str], list[str]]:
     return places, listed
 
 
-def build(new: str, scratch_options: str) -> None:
-    """Build the root in the folder `new` and change to it. Needs a mount namespace of its own."""
+def build(new: str, scratch_options: str, more: list[str]) -> None:
+    """Build the root in the folder `new` and change to it. Needs a mount namespace of its own.
+
+    more: places that are shown besides those that Python needs
+    """
     kernel.mount("none", "/", None, kernel.RECURSIVE | kernel.PRIVATE)
     kernel.mount("tmpfs", new, "tmpfs", kernel.NO_SETUID | kernel.NO_DEVICES, "size=1m,mode=0755")
     places = python_folders()
-    for place in sorted(places, key=len):
+    for place in sorted([*places, *more], key=len):
         _show(new, place)
     for folder in hidden_folders(places):
         kernel.mount("tmpfs", new + folder, "tmpfs", kernel.READ_ONLY, "size=4k,mode=0755")

@@ -43,18 +43,19 @@ def main() -> None:
     fork_guard(scratch=home)
     limits = Limits(**json.loads(sys.argv[1]))
     preload()
-    plan, spaces = _prepare(home, limits, why, required=sys.argv[2] == "required")
+    plan, spaces = _prepare(home, limits, why, sys.argv[2] == "required", sys.argv[3] == "programs")
     sys.argv[1:] = []
     ours = forget_ourselves()
     gc.collect()
     gc.freeze()
     control = socket.socket(fileno=_CONTROL)
     report = {"namespaces": spaces, **_probe(plan, limits)}
+    os.dup2(1, 2)  # to nowhere: what it wrote while it started was kept for a message
     _send(control, {"isolation": report})
     Zygote(control, plan, limits, ours).serve()
 
 
-def _prepare(home: str, limits: Limits, why: str, required: bool) -> tuple[Plan, str]:
+def _prepare(home: str, limits: Limits, why: str, required: bool, programs: bool) -> tuple[Plan, str]:
     """Build the root, and the rules for the children."""
     by_root = os.getuid() == 0 and _maps_nobody()
     user = namespaces.PROGRAM_USER if by_root else None
@@ -63,7 +64,7 @@ def _prepare(home: str, limits: Limits, why: str, required: bool) -> tuple[Plan,
     if not why:
         try:
             kernel.unshare(kernel.NEW_MOUNTS)
-            root.build(home, _scratch_options(limits, user))
+            root.build(home, _scratch_options(limits, user), root.programs() if programs else [])
             own_root = True
         except OSError as error:
             why = str(error)
@@ -74,7 +75,8 @@ def _prepare(home: str, limits: Limits, why: str, required: bool) -> tuple[Plan,
     os.environ.clear()
     os.environ.update({"HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8", "PATH": ""})
     tempfile.tempdir = None  # it remembers a folder that programs do not see
-    return Plan(own_root, landlock_rules(own_root), user if own_root else None, folder, required), spaces
+    rules = landlock_rules(own_root, programs)
+    return Plan(own_root, rules, user if own_root else None, folder, required, programs), spaces
 
 
 def _maps_nobody() -> bool:
@@ -154,6 +156,8 @@ class Zygote:
             for descriptor in own:
                 os.close(descriptor)
         exits = self._wait(pids)
+        if self.plan.programs and self.plan.own_root:
+            _end_all()
         if self.plan.own_root and root.clean_scratch(self.scratch):
             self._renew_rules()
         _send(self.control, {"exits": exits})
@@ -162,7 +166,7 @@ class Zygote:
         """Landlock's rules for the working folder name the one that was there."""
         if self.plan.rules >= 0:
             os.close(self.plan.rules)
-        self.plan = replace(self.plan, rules=landlock_rules(own_root=True))
+        self.plan = replace(self.plan, rules=landlock_rules(True, self.plan.programs))
 
     def _wait(self, pids: list[int]) -> list[list[float]]:
         """Status, CPU seconds and largest memory in KiB of each, when all have ended."""
@@ -203,6 +207,15 @@ class Zygote:
         line, _, self.unread = self.unread.partition(b"\n")
         request: Request = json.loads(line)
         return request
+
+
+def _end_all() -> None:
+    """Kill and reap every process but this one, the first of its namespace: what a shell has left behind."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
 
 
 def _kill(pids: Iterable[int]) -> None:

@@ -15,6 +15,7 @@ from burnish.judges.cache import AnswerCache, cache_key
 from burnish.judges.endpoint import Endpoint, Reply, content_of, first_token_logprobs
 from burnish.judges.question import Question
 from burnish.score.judges.judge import Answer, Choice
+from burnish.score.judges.kept import heard
 from burnish.util.json_types import Json
 
 Read = Callable[[dict[str, Json]], dict[str, Any] | None]  # a reply -> what is kept of it
@@ -26,6 +27,7 @@ class EndpointJudge:
     """Asks `model` at an endpoint. Answers are cached by (address, model, settings, template, text, sample).
 
     The seed of an answer depends on the same, never on the step: a resumed run finds its answers in the cache.
+    keep: the file that gets every answer (kept.py).
     """
 
     endpoint: Endpoint
@@ -34,6 +36,7 @@ class EndpointJudge:
     temperature: float = 0.0
     top_p: float = 1.0
     max_tokens: int = 512
+    keep: str = ""
     models: Mapping[str, Role] = field(default_factory=dict)
     reads: frozenset[str] = frozenset()
 
@@ -49,14 +52,14 @@ class EndpointJudge:
             for one, own in zip(questions, keys, strict=True)
             for key in own
         }
-        found = self._answers(bodies, _text, step)
-        return [[_answer(found[key]) for key in own] for own in keys]
+        found = self.answers(bodies, _text, step)
+        return heard(self.name, self.keep, questions, [[_answer(found[key]) for key in own] for own in keys])
 
     def choose(self, questions: Sequence[Question], words: tuple[str, str], step: Step) -> list[Choice]:
         keys = [self._key("logprobs", one, *words) for one in questions]
         extra = {"logprobs": True, "top_logprobs": TOP}
         bodies = {key: self._body(one, 0.0, 1, **extra) for key, one in zip(keys, questions, strict=True)}
-        found = self._answers(bodies, lambda reply: {"logprobs": first_token_logprobs(reply)}, step)
+        found = self.answers(bodies, lambda reply: {"logprobs": first_token_logprobs(reply)}, step)
         return [_choice(found[key], words, self.name) for key in keys]
 
     def _key(self, kind: str, question: Question, *settings: object) -> str:
@@ -72,7 +75,7 @@ class EndpointJudge:
             **more,
         }
 
-    def _answers(self, bodies: dict[str, dict[str, object]], read: Read, step: Step) -> dict[str, dict[str, Any]]:
+    def answers(self, bodies: dict[str, dict[str, object]], read: Read, step: Step) -> dict[str, dict[str, Any]]:
         """What `read` takes from the reply to each body, from the cache or the endpoint; {"why": ...} for a failure."""
         found = {key: stored for key in bodies if (stored := self.cache.get(key)) is not None}
         missing = [key for key in bodies if key not in found]

@@ -16,6 +16,7 @@ from burnish.engine.local import Request
 from burnish.judges.question import Question
 from burnish.models.chat import Chat
 from burnish.score.judges.judge import Answer, Choice
+from burnish.score.judges.kept import heard
 
 MARGIN = 1  # tokens of the context that must be left for an answer
 
@@ -35,6 +36,7 @@ class ModelJudge:
     max_tokens: int = 512
     models: Mapping[str, Role] = field(default_factory=dict)
     moves: bool = False  # whether its weights change during the run
+    keep: str = ""  # the file that gets every answer (kept.py)
 
     @property
     def reads(self) -> frozenset[str]:
@@ -62,7 +64,8 @@ class ModelJudge:
             sample = found.get((key, i))
             return _too_long(prompts[key], model.context) if sample is None else Answer(model.chat.text(sample.tokens))
 
-        return [[answer(one.key, i) for i in range(samples)] for one in questions]
+        answers = [[answer(one.key, i) for i in range(samples)] for one in questions]
+        return heard(self.name, self.keep, questions, answers)
 
     def choose(self, questions: Sequence[Question], words: tuple[str, str], step: Step) -> list[Choice]:
         model = step.models[self.who]

@@ -20,24 +20,33 @@ from burnish.judges.cache import AnswerCache
 from burnish.judges.endpoint import Endpoint
 from burnish.judges.limits import Budget, Rate
 from burnish.score.judges.judge import Judge
+from burnish.score.judges.kept import check_keep
 from burnish.score.judges.of_endpoint import EndpointJudge
 from burnish.score.judges.of_model import ModelJudge
 from burnish.util.paths import expanded, home
 
 Temperature = Annotated[float, Option("Sampling temperature; 0 is greedy.", at_least=0)]
 TopP = Annotated[float, Option("Share of probability that answers are sampled from.", above=0, at_most=1)]
+Keep = Annotated[str, Option("A .jsonl file that gets every answer with its question, as a row for sft.")]
 MaxTokens = Annotated[int, Option("The longest answer, in tokens.", at_least=1)]
 
 
-def policy(*, temperature: Temperature = 0.0, top_p: TopP = 1.0, max_tokens: MaxTokens = 512) -> Judge:
+def policy(*, temperature: Temperature = 0.0, top_p: TopP = 1.0, max_tokens: MaxTokens = 512, keep: Keep = "") -> Judge:
     """The policy itself, with its present weights."""
-    return ModelJudge("policy", "policy", temperature, top_p, max_tokens, moves=True)
+    return ModelJudge("policy", "policy", temperature, top_p, max_tokens, moves=True, keep=check_keep(keep))
 
 
-def model(where: str, *, temperature: Temperature = 0.0, top_p: TopP = 1.0, max_tokens: MaxTokens = 512) -> Judge:
+def model(
+    where: str,
+    *,
+    temperature: Temperature = 0.0,
+    top_p: TopP = 1.0,
+    max_tokens: MaxTokens = 512,
+    keep: Keep = "",
+) -> Judge:
     """A frozen model of the run, by name or directory."""
     who = "judge_" + re.sub(r"[^a-z0-9]+", "_", where.lower()).strip("_")[-60:]
-    return ModelJudge(who, where, temperature, top_p, max_tokens, {who: frozen(where)})
+    return ModelJudge(who, where, temperature, top_p, max_tokens, {who: frozen(where)}, keep=check_keep(keep))
 
 
 def endpoint(
@@ -56,6 +65,7 @@ def endpoint(
     calls: Annotated[int | None, Option("Calls after which the run stops.", at_least=1)] = None,
     tokens: Annotated[int | None, Option("Tokens after which the run stops.", at_least=1)] = None,
     cache: Annotated[str, Option("The folder of cached answers; off: none.")] = "",
+    keep: Keep = "",
 ) -> Judge:
     """A model behind an OpenAI-compatible endpoint."""
     where = None if cache == "off" else expanded(cache) if cache else home() / "judgements"
@@ -69,7 +79,7 @@ def endpoint(
         Budget(calls, tokens),
         Rate(None if math.isinf(rate) else rate),
     )
-    return EndpointJudge(asked, name, AnswerCache(where), temperature, top_p, max_tokens)
+    return EndpointJudge(asked, name, AnswerCache(where), temperature, top_p, max_tokens, check_keep(keep))
 
 
 KINDS: dict[str, Callable[..., Judge]] = {"policy": policy, "model": model, "endpoint": endpoint}

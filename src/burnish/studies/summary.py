@@ -1,0 +1,95 @@
+"""The summary of all studies: one table and one forest plot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from burnish.report.charts import Row, interval_chart, standalone
+from burnish.studies.page import shown, wrapped
+from burnish.studies.results import Raw
+from burnish.studies.rules import FAILS, HOLDS, SCALE, UNDECIDED, VERDICTS, Part
+from burnish.studies.study import Study
+from burnish.studies.verdicts import Verdict
+
+COLOURS = {HOLDS: 4, FAILS: 2, UNDECIDED: 8, SCALE: 3}
+SPAN = 3.0  # the forest plot ends so many times the distance from no effect to enough for the claim away
+INTRODUCTION = """Claims of published papers, each tested here by an experiment whose rule, margin, arms, seeds and
+budget stood in a claim file before its first run. The verdicts are computed from the raw results.
+[How it works](../studies.md)."""
+READ = """In the plot, 0 is no effect (or the bound at which a claim fails) and 1 is enough for the claim: a margin, a
+ratio, a share. Claims that two things are alike hold near 0; their bar must lie within 1 on both sides. Bars are 95%
+intervals, cut at the ends of the axis."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A study with its results, if it has any."""
+
+    study: Study
+    raw: Raw | None
+    verdicts: tuple[Verdict, ...]
+
+
+def counts(entries: Sequence[Entry]) -> dict[str, int]:
+    """How many claims have each verdict."""
+    found_in = [one.verdict for entry in entries if entry.raw is not None for one in entry.verdicts]
+    return {verdict: found_in.count(verdict) for verdict in VERDICTS}
+
+
+def summary(entries: Sequence[Entry], waiting: Mapping[str, str], picture: str) -> str:
+    """The page. waiting: id of a paper -> why there is no study of it yet."""
+    ran = [entry for entry in entries if entry.raw is not None]
+    said = ", ".join(f"{count} {verdict}" for verdict, count in counts(entries).items())
+    quick = sum(entry.raw is not None and entry.raw.quick for entry in entries)
+    line = (
+        f"{len(ran)} studies with results ({quick} of them quick runs), {sum(counts(entries).values())} claims: {said}."
+    )
+    lines = ["| study | claim | effect [95%] | verdict |", "|---|---|---|---|"]
+    for entry in ran:
+        link = f"[{entry.study.name}]({entry.study.name}.md)"
+        kind = " (quick)" if entry.raw is not None and entry.raw.quick else ""
+        for place, one in enumerate(entry.verdicts):
+            effect = shown(one.parts[0]) if one.parts else one.why
+            lines.append(
+                f"| {f'{link}{kind}' if not place else ''} | {one.claim.text} | {effect} | **{one.verdict}** |"
+            )
+    parts = ["# Studies", INTRODUCTION, line, "\n".join(lines) if ran else ""]
+    if picture:
+        parts[3:3] = [f"![All claims in one plot]({picture})", READ]
+    unrun = [entry.study.name for entry in entries if entry.raw is None]
+    if unrun:
+        parts += ["## Not yet run", "\n".join(f"- [{name}]({name}.md)" for name in unrun)]
+    if waiting:
+        parts += ["## Not yet written", "\n".join(f"- {name}: {why}" for name, why in sorted(waiting.items()))]
+    return "\n\n".join(wrapped(part) for part in parts if part) + "\n"
+
+
+def forest(entries: Sequence[Entry]) -> str:
+    """One row for each claim with a result: its first part, from no effect (0) to enough for the claim (1)."""
+    rows = []
+    for entry in entries:
+        for one in entry.verdicts if entry.raw is not None else ():
+            if not one.parts or not math.isfinite(one.parts[0].mean):
+                continue
+            low, value, high = (placed(one.parts[0], x) for x in _ends(one.parts[0]))
+            label = f"{entry.study.name}: {one.claim.name}"
+            rows.append(Row(label, value, low, high, one.verdict, COLOURS[one.verdict], one.verdict == UNDECIDED))
+    if not rows:
+        return ""
+    chart = interval_chart(
+        rows, title="Effects, in units of what each claim needs", x_range=(-SPAN, SPAN), rule=1.0, width=980
+    )
+    return standalone(chart)
+
+
+def _ends(part: Part) -> tuple[float, float, float]:
+    return part.low, part.mean, part.high
+
+
+def placed(part: Part, value: float) -> float:
+    """A value on the axis of the forest plot, cut at its ends."""
+    size = part.one - part.zero
+    scaled = (value - part.zero) / size if size else 0.0
+    return max(-SPAN, min(SPAN, scaled))
