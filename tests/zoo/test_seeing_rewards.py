@@ -9,16 +9,18 @@ from typing import Any
 import pytest
 import torch
 
+from burnish.core.schedules import at
 from burnish.core.types import Clock, Task, Trace, Turn
 from burnish.methods.table import find
 from burnish.score.compared import Said
 from burnish.tasks.table import source
 from burnish.verifiers.boxes import boxes_of, points_of
 from burnish.verifiers.overlap import iou
-from burnish.zoo import gui_r1, infigui, se_gui, visual_rft, vprl
+from burnish.zoo import gui_r1, infigui, r1_aqa, reason_rft, se_gui, visual_rft, vprl
 from burnish.zoo.cls_rl import alone
 from burnish.zoo.grpo_care import answer_at, bonuses
 from burnish.zoo.perception_r1 import assigned
+from burnish.zoo.reason_rft import tolerant
 from burnish.zoo.vision_r1 import cut, guided
 from burnish.zoo.vision_r1 import reward as vision_reward
 
@@ -146,6 +148,23 @@ def test_they_learn_on_the_same_terms_as_grpo(name: str) -> None:
     """Their idea is the reward: the terms are those of grpo, but for the KL of two of them, which have none."""
     own = [term.name for term in find(name).build(source("add")).phases[0].learn.terms]  # type: ignore[union-attr]
     assert own == (["pg"] if name in ("infigui_aepo", "grpo_care") else ["pg", "kl"])
+
+
+def test_reason_rft_falls_off_with_the_error() -> None:
+    """Right up to 5%, wrong from 20%; half way, at 12.5%, one half. Equal bounds are right or wrong."""
+    assert [tolerant(x, 100.0, 0.05, 0.2) for x in (105.0, 112.5, 120.0)] == pytest.approx([1.0, 0.5, 0.0])
+    assert [tolerant(x, 100.0, 0.1, 0.1) for x in (109.0, 111.0)] == [1.0, 0.0]
+    assert (
+        reason_rft.reward(said("nan", "3"), 0.05, 0.2) == 0.0 and reason_rft.reward(said("b", "b"), 0.05, 0.2) is None
+    )
+    phases = find("reason_rft").build(source("add"), imitate=0.5).phases
+    times = [[at(phase.times, Clock(step, 4)) for step in range(4)] for phase in phases]
+    assert times == [[1, 1, 0, 0], [0, 0, 1, 1]]
+
+
+def test_r1_aqa_adds_the_format() -> None:
+    assert r1_aqa.reward(said("a", "a", right=True)) == 2.0 and r1_aqa.reward(said("a", "b")) == 1.0
+    assert r1_aqa.reward(said("", "b")) == 0.0
 
 
 def test_the_kl_of_othink_rises_to_its_cap() -> None:
