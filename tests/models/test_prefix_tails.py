@@ -46,6 +46,10 @@ FORMS = {
     "two comparisons": LATEST + REPLIES.replace("> ns.last", "> ns.last and ns.last < loop.index0 - 1") + ASK,
     "an equal number": LATEST + REPLIES.replace("> ns.last", "== ns.last + 1") + ASK,
     "the last role is read": LATEST + REPLIES + "{%- if messages[-1].role == 'user' %}{{- '?' }}{%- endif %}" + ASK,
+    "names that a list lacks": "{{- messages.first is defined or messages.messages is defined }}"
+    + LATEST
+    + REPLIES
+    + ASK,
     "how many there are, first": "{{- messages|length }}" + LATEST + REPLIES + ASK,
     "how many there are, in the loop": LATEST + REPLIES.replace("loop.last", "loop.revindex == 1") + ASK,
     "the first apart": (
