@@ -35,6 +35,7 @@ from burnish.engine.request import Request
 from burnish.forward.paths import paths_of
 from burnish.models.build import build
 from burnish.models.model import Model
+from burnish.models.sanity import ENCODERS
 
 LARGEST = 20_000_000  # weights of a model that is tried
 EXACT = 1e-3  # largest difference of a log-prob, and of a gradient as a share of its norm
@@ -76,7 +77,8 @@ def names() -> list[str]:
 def attempts(name: str) -> Iterator[dict[str, Any]]:
     """The shapes to try, the one of the tests first."""
     own = next((decoder.config for key, decoder in DECODERS.items() if key.split(",")[0] == name), None)
-    yield from ([own] if own is not None else SHAPES)
+    causal = {"causal": True} if name == "xlm" else {"is_decoder": True} if name in ENCODERS else {}
+    yield from ([own] if own is not None else ({**shape, **causal} for shape in SHAPES))
 
 
 def saved(name: str, folder: Path, tokenizer: Path) -> int:
@@ -88,8 +90,6 @@ def saved(name: str, folder: Path, tokenizer: Path) -> int:
             config = AutoConfig.for_model(name, **{"initializer_range": 0.3, **shape})
             if getattr(config, "is_encoder_decoder", False):
                 raise ValueError("an encoder with a decoder")
-            if getattr(config, "is_decoder", None) is False and hasattr(config, "type_vocab_size"):
-                raise ValueError("an encoder, which predicts no next token")
             if config.get_text_config() is not config:
                 raise ValueError(f"several modalities; its language model is {config.get_text_config().model_type!r}")
             with torch.device("meta"):
@@ -185,6 +185,9 @@ def page(found: list[Found]) -> str:
         f"transformers to {EXACT:g}, and the sampler's log-probs the trainer's. *Fast* types train on packed rows and",
         "are sampled by burnish's engine; *slow* ones take",
         "[the general paths](models.md#which-decoders-run-on-which-path).",
+        "",
+        "Encoders with a head for the next token (`bert`, `xlm`, ...) were tried as decoders: `is_decoder: true` in",
+        "config.json, for XLM `causal: true`. Without it burnish refuses them where replies are to be written.",
         "",
         f"{count['fast']} are exact and fast, {count['slow']} exact and slow, {count['wrong']} differ, "
         f"{count['refused']} failed at the shape that the script made up, and\n{count['untried']} were not tried.",

@@ -199,6 +199,30 @@ def test_curves_are_labelled_by_what_differs(page: Any, url: str, root: Path) ->
     shot(page, "differences")
 
 
+def test_curves_are_zoomed_and_grouped_by_an_option(page: Any, url: str) -> None:
+    """Three runs of GRPO and one of DAPO: a line for each n; a drag shows a part of all charts."""
+    page.goto(f"{url}#/run/grpo-0+grpo-1+grpo-2+dapo")
+    page.wait_for_selector("figure.chart svg")
+    page.get_by_label("Group by").select_option("n")
+    page.wait_for_selector("text=mean and 95% band over 3 runs")
+    assert page.locator(".legend.big b").all_inner_texts() == ["n 4", "n 2"]
+    drawing = page.locator("figure.chart svg").first
+    marks = drawing.locator("text[y='183']").all_text_contents()
+    assert marks[0] == "0" and marks[-1] == "4"
+    box = drawing.bounding_box()
+    page.mouse.move(box["x"] + 0.55 * box["width"], box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.95 * box["width"], box["y"] + 60, steps=4)
+    page.mouse.up()
+    page.wait_for_selector("text=Whole range")
+    shot(page, "zoomed")
+    for chart in page.locator("figure.chart svg").all()[:3]:
+        assert "0" not in chart.locator("text[y='183']").all_text_contents()
+    page.locator("figure.chart svg").first.dblclick(position={"x": 200, "y": 60})
+    until(page, lambda: page.locator("figure.chart svg").first.locator("text[y='183']").all_text_contents() == marks)
+    assert page.get_by_text("Whole range").is_hidden()
+
+
 def test_the_held_out_card_of_a_live_run_is_the_newest(page: Any, url: str, root: Path) -> None:
     """A run that was resumed has a final evaluation from before; while it trains, the last measured step is shown."""
     shutil.copytree(root / "grpo-0", root / "resumed", symlinks=True)
@@ -207,7 +231,7 @@ def test_the_held_out_card_of_a_live_run_is_the_newest(page: Any, url: str, root
         evaluation["before"]["value"]["mean"], evaluation["after"]["value"]["mean"] = 0.25, 0.75
         (root / "resumed" / "evaluation.json").write_text(json.dumps(evaluation))
         db = connect(root / "resumed" / "store.sqlite")
-        db.execute("UPDATE metrics SET value = 0.5 WHERE name = 'heldout/accuracy' AND step = 2")
+        db.execute("UPDATE metrics SET value = 0.5 WHERE name LIKE 'heldout/%accuracy' AND step = 2")
         db.close()
         page.goto(f"{url}#/run/resumed")
         page.wait_for_selector(".tile")

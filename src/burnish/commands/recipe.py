@@ -46,6 +46,11 @@ class RecipeOptions:
     """Run this stage again, and all that depend on it; several with commas. What it made is kept as STAGE.1."""
     check: bool = False
     """Check all stages and run none."""
+    size: str | None = None
+    """Other settings of the recipe: real are those of the paper, for a real model and your data; by default small ones
+    for the embedded model."""
+    dry_run: bool = False
+    """Print the recipe with all changes and the GPU memory that each stage takes, and run nothing."""
     quiet: bool = False
     """Plain lines only."""
     json: bool = False
@@ -68,6 +73,8 @@ def main(words: list[str]) -> int:
 
     changes = {**_changes(sets), **_given(model=options.model, task=options.task)}
     console = Console(stderr=True, highlight=False) if options.json else stdout_console()
+    if options.dry_run:
+        return _dry_run(plain[0] if plain else None, changes, options)
     result = _run(
         plain[0] if plain else None,
         changes,
@@ -96,6 +103,7 @@ def recipe(
     out: str | Path | None = None,
     resume: str | Path | None = None,
     again: str | Iterable[str] = (),
+    size: str | None = None,
     progress: bool | None = None,
     **changes: Any,
 ) -> RecipeResult:
@@ -105,19 +113,21 @@ def recipe(
     model     of the stages that name none; task likewise
     resume    the folder of an earlier start, which is continued
     again     stages to run again, with those that depend on them
+    size      other settings of the recipe: "real" are those of the paper
     progress  print lines about the stages; by default in notebooks only
     changes   other values: STAGE__OPTION of one stage, OPTION of all that have it
     """
     from burnish.api.train import display, in_notebook
-    from burnish.recipes.recipe import changed, parse
+    from burnish.recipes.recipe import changed, parse, sized
     from burnish.recipes.runner import run_recipe
 
     told = {key.replace("__", ".", 1): value for key, value in changes.items()}
     told |= _given(model=model, task=task)
     if isinstance(what, Mapping):
-        found = changed(parse(dict(what), "the recipe", "recipe"), told)
+        plain = parse(dict(what), "the recipe", "recipe")
+        found = changed(sized(plain, size) if size else plain, told)
     else:
-        found = _found(str(what), told)
+        found = _found(str(what), told, size)
     place = resume or out
     return run_recipe(
         found,
@@ -132,13 +142,14 @@ def recipe(
 
 def makers() -> dict[str, Maker]:
     """The commands that can be stages, beside `train`."""
-    from burnish.commands import decontaminate, eval_reward, evaluate, pairs, rate, refusals, steps, toggle
+    from burnish.commands import decontaminate, eval_reward, evaluate, pairs, rate, refusals, revise, steps, toggle
     from burnish.recipes import formats
     from burnish.recipes.maker import Maker
 
     scorer: Any = {"positional": "model", "replies": False}  # the model may be a reward model or a classifier
     found = [
         Maker("pairs", pairs.PairsOptions, pairs.main, like=formats.preferences),
+        Maker("revise", revise.ReviseOptions, revise.main, like=formats.revised),
         Maker("steps", steps.StepsOptions, steps.main, like=formats.labelled_steps),
         Maker("rate", rate.RateOptions, rate.main, like=formats.rated),
         Maker("toggle", toggle.ToggleOptions, toggle.main, like=formats.toggled),
@@ -158,7 +169,7 @@ def _run(name: str | None, changes: dict[str, str], options: RecipeOptions, *, s
     if options.resume and options.out:
         raise ValueError("--resume names the folder of the recipe, and so does --out; leave out one of them")
     place = options.resume or options.out
-    found = _found(name, changes) if name else read_folder(Path(str(options.resume)), changes)
+    found = _found(name, changes, options.size) if name else read_folder(Path(str(options.resume)), changes)
     if options.check:
         plan_recipe(found, makers())
         return None
@@ -173,11 +184,24 @@ def _run(name: str | None, changes: dict[str, str], options: RecipeOptions, *, s
     )
 
 
-def _found(name: str, changes: Mapping[str, object]) -> Recipe:
+def _found(name: str, changes: Mapping[str, object], size: str | None = None) -> Recipe:
     from burnish.recipes.box import file_of
     from burnish.recipes.recipe import read_recipe
 
-    return read_recipe(file_of(name), changes)
+    return read_recipe(file_of(name), changes, size=size)
+
+
+def _dry_run(name: str | None, changes: Mapping[str, object], options: RecipeOptions) -> int:
+    """Print the recipe as it would run, and what each training stage takes of a GPU."""
+    from burnish.recipes.dry_run import memory_of, written
+
+    if name is None:
+        raise ValueError("--dry-run prints a recipe: burnish recipe tulu3 --size real --dry-run")
+    found = _found(name, changes, options.size)
+    print(written(found))
+    for line in memory_of(found, makers()):
+        print(line)
+    return 0
 
 
 def _sets(words: list[str]) -> tuple[list[str], list[str]]:

@@ -24,7 +24,13 @@ from burnish.models.known_models import adapted_model, is_adapter
 from burnish.models.layer_shards import divide_layers
 from burnish.models.load_divided import load_divided
 from burnish.models.lora import Lora, WrongAdapters, add_lora, stored_scores
-from burnish.models.sanity import hides_tokens, require_finite_weights, require_sane_config, require_scorer
+from burnish.models.sanity import (
+    hides_tokens,
+    require_causal,
+    require_finite_weights,
+    require_sane_config,
+    require_scorer,
+)
 from burnish.models.seeing_scores import as_scorer, seeing_scorer
 from burnish.models.template import Style
 from burnish.models.tokenizer import tokenizer_of
@@ -124,6 +130,8 @@ def load_model(
     if device.type == "cpu":
         keep_memory()
     require_sane_config(adapted_model(path))
+    if not outputs and not hides_tokens(adapted_model(path)):
+        require_causal(adapted_model(path))
     stored_head = _kept_outputs(path, outputs, new_head)
     if mesh is not None:
         return _divided(path, outputs, stored_head, device, dtype, mesh)

@@ -23,6 +23,15 @@ SIZES = {  # whole numbers from 1 to this one; what is larger is a mistake, and 
     "head_dim": 10**5,
     "max_position_embeddings": 10**10,
 }
+# Encoders that transformers also gives a head for the next token: each token sees those after it, unless config.json
+# says is_decoder (XLM: causal).
+# fmt: off
+ENCODERS = frozenset((
+    "bert", "bert-generation", "big_bird", "camembert", "data2vec-text", "electra", "ernie", "megatron-bert",
+    "reformer", "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "xlm-roberta",
+    "xlm-roberta-xl", "xmod",
+))
+# fmt: on
 RANGES = {  # from, to
     "rms_norm_eps": (0.0, 1.0),
     "layer_norm_eps": (0.0, 1.0),
@@ -56,6 +65,19 @@ def require_sane_config(path: Path) -> None:
         raise ValueError(
             f"num_attention_heads is {heads} in {path / 'config.json'}; it must be a multiple of num_key_value_heads, "
             f"{shared}"
+        )
+
+
+def require_causal(path: Path) -> None:
+    """Raise ValueError, in one sentence, for a model whose tokens see those after them: it cannot write."""
+    config = read_json(path / "config.json") or {}
+    kind = config.get("model_type")
+    key = "causal" if kind == "xlm" else "is_decoder"
+    if (kind == "xlm" or kind in ENCODERS) and not config.get(key):
+        raise ValueError(
+            f"the model in {path} is an encoder ({kind}): its tokens see those after them, so it can be trained to "
+            f"score, but not to write; pass a causal language model (a {kind} that was pre-trained as one has {key}: "
+            "true in its config.json)"
         )
 
 

@@ -70,7 +70,7 @@ def plan_recipe(recipe: Recipe, makers: Mapping[str, Maker]) -> list[PlannedStag
         context = _Known(Path(folder))
         for stage in recipe.stages:
             try:
-                options = _all_options(recipe, stage, makers)
+                options = all_options(recipe, stage, makers)
                 uses = tuple(dict.fromkeys(references(options, recipe.names())))
                 _check_kinds(options, context.planned)
                 check = _check_training if stage.command == "train" else _check_command
@@ -103,7 +103,7 @@ def _check_shared(recipe: Recipe, makers: Mapping[str, Maker]) -> None:
             raise ValueError(f"options: {unknown('no stage of the recipe', name, options)}")
 
 
-def _all_options(recipe: Recipe, stage: Stage, makers: Mapping[str, Maker]) -> dict[str, object]:
+def all_options(recipe: Recipe, stage: Stage, makers: Mapping[str, Maker]) -> dict[str, object]:
     """The options of a stage, with those of the recipe that it has and does not set itself."""
     own_options = _known_options(stage, makers)
     for name in stage.options:

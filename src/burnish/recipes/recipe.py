@@ -14,7 +14,7 @@ from burnish.models.known_models import MODELS
 from burnish.tasks.table import GENERATED
 from burnish.util.plainfile import read_yaml
 
-KEYS = ("about", "papers", "represents", "leaves_out", "model", "task", "options", "stages")
+KEYS = ("about", "papers", "represents", "leaves_out", "model", "task", "options", "stages", "sizes")
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 REFERENCE = re.compile(r"\{([A-Za-z][A-Za-z0-9_-]*)\}")  # {stage} within a text
 WHOLE = ("model", "task")  # options whose value may be the bare name of a stage
@@ -45,6 +45,7 @@ class Recipe:
 
     model, task  of stages that name none
     options      shared by all stages that have an option of this name
+    sizes        other settings by name, such as those of the paper: model, task, options, stages
     """
 
     name: str
@@ -56,6 +57,7 @@ class Recipe:
     papers: tuple[str, ...] = ()
     represents: str = ""
     leaves_out: str = ""
+    sizes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Stage:
         return next(stage for stage in self.stages if stage.name == name)
@@ -73,6 +75,7 @@ class Recipe:
         texts = {"about": self.about, "represents": self.represents, "leaves_out": self.leaves_out}
         told: dict[str, object] = {key: text for key, text in texts.items() if text}
         told |= {"papers": list(self.papers)} if self.papers else {}
+        told |= {"sizes": self.sizes} if self.sizes else {}
         return {**told, "model": self.model, "task": self.task, "options": self.options, "stages": stages}
 
     def uses(self, stage: Stage) -> list[str]:
@@ -88,13 +91,33 @@ class Recipe:
         return [name for name in self.names() if name in reached]
 
 
-def read_recipe(file: Path, changes: Mapping[str, object] | None = None, name: str | None = None) -> Recipe:
-    """The recipe of a YAML file; `changes` are those of `changed`."""
+def read_recipe(
+    file: Path, changes: Mapping[str, object] | None = None, name: str | None = None, size: str | None = None
+) -> Recipe:
+    """The recipe of a YAML file; `changes` are those of `changed`, made to the settings of `size`."""
     if not file.is_file():
         raise ValueError(
             f"there is no file {str(file)!r} to read a recipe from; `burnish recipe` lists those in the box"
         )
-    return changed(parse(read_yaml(file), str(file), name or file.stem), changes or {})
+    recipe = parse(read_yaml(file), str(file), name or file.stem)
+    return changed(sized(recipe, size) if size else recipe, changes or {})
+
+
+def sized(recipe: Recipe, size: str) -> Recipe:
+    """The recipe with the settings of one of its sizes."""
+    if size not in recipe.sizes:
+        known = f"its sizes are {', '.join(recipe.sizes)}" if recipe.sizes else "its paper prints too few settings"
+        raise ValueError(f"recipe {recipe.name} has no size {size!r}; {known}")
+    settings, told = recipe.sizes[size], recipe.to_dict()
+    del told["sizes"]
+    told |= {key: settings[key] for key in WHOLE if key in settings}
+    told["options"] = {**told["options"], **_plain(settings.get("options") or {})}
+    for name, options in (settings.get("stages") or {}).items():
+        if name not in told["stages"]:
+            raise ValueError(f"recipe {recipe.name}: size {size!r} names {name!r}, which is no stage of it")
+        for option, value in _plain(options).items():
+            _one_length(told["stages"][name], option)[option] = value
+    return parse(told, f"recipe {recipe.name}", recipe.name)
 
 
 def parse(stored: object, where: str, name: str) -> Recipe:
@@ -121,6 +144,7 @@ def parse(stored: object, where: str, name: str) -> Recipe:
         tuple(map(str, stored.get("papers") or ())),
         " ".join(str(stored.get("represents", "")).split()),
         " ".join(str(stored.get("leaves_out", "")).split()),
+        dict(stored.get("sizes") or {}),
     )
     _check_order(recipe, where)
     return recipe

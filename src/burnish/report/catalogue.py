@@ -51,7 +51,7 @@ def summaries(root: str | Path) -> list[Summary]:
 def listed(path: Path, root: Path) -> Summary:
     """Summary of the run in a folder; for an unreadable run, a summary with the error."""
     try:
-        with open_store(path) as store:
+        with open_store(path, brief=True) as store:
             return summary(store, root)
     except Exception as error:  # noqa: BLE001 - a damaged store can raise anything, and must not hide other runs
         return unreadable(path, root, error)
@@ -106,9 +106,12 @@ def printable(text: str, most: int = 300) -> str:
     return "".join(c if c.isprintable() else " " for c in text[:most])
 
 
+_LISTED = ("config", "created", "updated", "state", "process", "paused")  # the facts that a list shows
+
+
 def summary(store: RunStore, root: Path) -> Summary:
     """Summary of one run."""
-    info = store.info()
+    info = store.info(*_LISTED)
     config = info.get("config", {})
     if not isinstance(config, dict):
         raise ValueError(f"{store.folder / FILE} holds no configuration; restore it from a copy")
@@ -130,7 +133,7 @@ def summary(store: RunStore, root: Path) -> Summary:
         steps=int(config.get("steps", 0)),
         state=state,
         paused=state == "running" and bool(info.get("paused")),
-        result=result_of(store),
+        result=result_of(store, state),
         created=created,
         updated=float(info.get("updated", created)),
         same=str(same),
@@ -148,11 +151,11 @@ def _option(config: Mapping[str, object], name: str) -> str:
     return printable(str(config.get(name, "?")))
 
 
-def result_of(store: RunStore) -> str:
+def result_of(store: RunStore, state: str) -> str:
     """Held-out score before and after training, or the last reward, as text."""
     evaluation = store.evaluation()
     before, after = (evaluation.get(when) for when in ("before", "after"))
-    if after and state_of(store.info()) != "running":  # a resumed run has one from before it was resumed
+    if after and state != "running":  # a resumed run has one from before it was resumed
         name = after["name"]
         reached = _written(name, after["value"]["mean"])
         return f"{_short(name)} " + (f"{_written(name, before['value']['mean'])} -> {reached}" if before else reached)

@@ -72,9 +72,14 @@ class RunStore:
         """Run any SQL query and return its rows as dicts; docs/store.md lists the tables."""
         return [dict(row) for row in self._db.execute(query, values)]
 
-    def info(self) -> RunFacts:
-        """Facts by name: config, environment, git, state, process, created, updated, steps, limits, kernels."""
-        facts: Any = {row["name"]: json.loads(row["value"]) for row in self._db.execute("SELECT name, value FROM info")}
+    def info(self, *names: str) -> RunFacts:
+        """Facts by name: config, environment, git, state, process, created, updated, steps, limits, kernels.
+
+        names: only these are read
+        """
+        chosen = f" WHERE name IN ({','.join('?' * len(names))})" if names else ""
+        rows = self._db.execute(f"SELECT name, value FROM info{chosen}", names)
+        facts: Any = {row["name"]: json.loads(row["value"]) for row in rows}
         info: RunFacts = facts
         return info
 

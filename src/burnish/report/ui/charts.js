@@ -8,21 +8,23 @@ const MOST_POINTS = 500;
 // the two-sided 95% quantile of Student's t by degrees of freedom: a band over three seeds is honest about being three
 const T = [12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.2, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.1, 2.09, 2.09];
 
-/** series: [{label, colour, runs: [{steps, values}]}] */
-export function chart({ name, title, unit = "", what, series, steps, height = HEIGHT, smooth = 0, from = null, log = false, x: along = "steps" }) {
+/** series: [{label, colour, runs: [{steps, values}]}]; zoom: [from, to] of x; onzoom is given what a drag chose, or null. */
+export function chart({ name, title, unit = "", what, series, steps, height = HEIGHT, smooth = 0, from = null, log = false, x: along = "steps", zoom = null, onzoom = null }) {
   const percentage = unit === "%";
-  const lines = series.map((one) => line(one, smooth)).map((one) => (log ? positive(one) : one)).filter((one) => one.points.length);
+  const whole = series.map((one) => line(one, smooth)).map((one) => (log ? positive(one) : one)).filter((one) => one.points.length);
+  const lines = zoom ? whole.map((one) => inside(one, zoom)).filter((one) => one.points.length) : whole;
   const ys = bounds(lines, percentage);
   const box = el("figure", { class: "chart" }, el("figcaption", { title: [name, what].filter(Boolean).join(": ") },
     el("span", { class: "name", "data-name": name || title }, title, unit && !percentage ? el("small", {}, ` ${unit}`) : null), latest(lines, percentage)));
   if (!ys.length) {
-    box.append(el("p", { class: "empty" }, "nothing yet"));
+    box.append(el("p", { class: "empty" }, whole.length ? "nothing in this range" : "nothing yet"));
     return box;
   }
   const [low, high] = log ? decades(ys) : range(ys, percentage, from);
   const last = Math.max(...lines.flatMap((one) => one.points.map((p) => p.x)));
-  const end = Math.max(last > (steps || 0) / 3 ? steps || 0 : 0, last, 1); // a run that has just begun fills the width
-  const x = (step) => LEFT + ((WIDTH - LEFT - RIGHT) * step) / end;
+  const begin = zoom ? zoom[0] : 0;
+  const end = zoom ? zoom[1] : Math.max(last > (steps || 0) / 3 ? steps || 0 : 0, last, 1); // a run that has just begun fills the width
+  const x = (step) => LEFT + ((WIDTH - LEFT - RIGHT) * (step - begin)) / (end - begin);
   const part = log ? (value) => Math.log(Math.max(value, low) / low) / Math.log(high / low) : (value) => (value - low) / (high - low);
   const y = (value) => height - BOTTOM - (height - TOP - BOTTOM) * part(value);
   const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": `${title} over ${along}` });
@@ -31,7 +33,7 @@ export function chart({ name, title, unit = "", what, series, steps, height = HE
       svg("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(mark), y2: y(mark) }),
       svg("text", { class: "mark", x: LEFT - 6, y: y(mark) + 3.5, "text-anchor": "end" }, percentage ? `${Math.round(100 * mark)}%` : short(mark)),
     );
-  for (const mark of ticks(0, end, 5).filter(Number.isInteger))
+  for (const mark of ticks(begin, end, 5).filter((one) => Number.isInteger(one) && one >= begin))
     drawing.append(svg("text", { class: "mark", x: x(mark), y: height - 7, "text-anchor": x(mark) > WIDTH - 24 ? "end" : "middle" }, short(mark)));
   for (const one of lines) {
     if (one.banded) drawing.append(svg("path", { class: "band", d: band(one.points, x, y), fill: one.colour }));
@@ -40,9 +42,40 @@ export function chart({ name, title, unit = "", what, series, steps, height = HE
     if (one.points.length === 1 || one.dotted)
       drawing.append(...one.points.map((p) => svg("circle", { cx: x(p.x), cy: y(p.y), r: 2.6, fill: one.colour })));
   }
-  hover(drawing, lines, { x, end, height, percentage, along });
+  hover(drawing, lines, { x, begin, end, height, percentage, along });
+  if (onzoom) dragging(drawing, { begin, end, height, onzoom });
   box.append(drawing);
   return box;
+}
+
+/** A line within a range of x. */
+const inside = (one, [from, to]) => ({ ...one, points: one.points.filter((p) => p.x >= from && p.x <= to) });
+
+/** A drag along x chooses a range, a double click the whole. */
+function dragging(drawing, { begin, end, height, onzoom }) {
+  const shade = svg("rect", { class: "zoom", y: TOP, height: height - TOP - BOTTOM, width: 0, visibility: "hidden" });
+  const at = (event) => {
+    const box = drawing.getBoundingClientRect();
+    return Math.min(WIDTH - RIGHT, Math.max(LEFT, ((event.clientX - box.left) / box.width) * WIDTH));
+  };
+  const value = (px) => begin + ((px - LEFT) / (WIDTH - LEFT - RIGHT)) * (end - begin);
+  let start = null;
+  drawing.append(shade);
+  drawing.addEventListener("pointerdown", (event) => { start = at(event); drawing.setPointerCapture(event.pointerId); });
+  drawing.addEventListener("pointermove", (event) => {
+    if (start === null) return;
+    const now = at(event);
+    shade.setAttribute("x", Math.min(start, now));
+    shade.setAttribute("width", Math.abs(now - start));
+    shade.setAttribute("visibility", "visible");
+  });
+  drawing.addEventListener("pointerup", (event) => {
+    const now = at(event), [from, to] = [Math.min(start ?? now, now), Math.max(start ?? now, now)];
+    start = null;
+    shade.setAttribute("visibility", "hidden");
+    if (to - from > 8) onzoom([value(from), value(to)]);
+  });
+  drawing.addEventListener("dblclick", () => onzoom(null));
 }
 
 /** A line without what a logarithmic axis cannot show. */
@@ -141,12 +174,12 @@ function latest(lines, percentage) {
   return el("span", { class: "now" }, percentage ? percent(last.y) : number(last.y));
 }
 
-function hover(drawing, lines, { x, end, height, percentage, along }) {
+function hover(drawing, lines, { x, begin, end, height, percentage, along }) {
   const cross = svg("line", { class: "cross", y1: TOP, y2: height - BOTTOM, visibility: "hidden" });
   drawing.append(cross);
   drawing.addEventListener("pointermove", (event) => {
     const box = drawing.getBoundingClientRect();
-    const step = ((((event.clientX - box.left) / box.width) * WIDTH - LEFT) / (WIDTH - LEFT - RIGHT)) * end;
+    const step = ((((event.clientX - box.left) / box.width) * WIDTH - LEFT) / (WIDTH - LEFT - RIGHT)) * (end - begin) + begin;
     const near = lines.map((one) => [one, one.points.reduce((a, b) => (Math.abs(b.x - step) < Math.abs(a.x - step) ? b : a))]);
     const at = near.reduce((a, b) => (Math.abs(b[1].x - step) < Math.abs(a[1].x - step) ? b : a))[1].x;
     cross.setAttribute("x1", x(at));
@@ -155,7 +188,7 @@ function hover(drawing, lines, { x, end, height, percentage, along }) {
     const write = (value) => (percentage ? percent(value) : number(value));
     showTip(event, el("b", {}, along === "steps" ? `step ${number(at)}` : `${number(at)} ${along}`), ...near.filter(([, p]) => p.x === at).map(([one, p]) =>
       el("div", { class: "row" }, el("i", { class: "swatch", style: { background: one.colour } }), el("span", {}, one.label),
-        el("b", {}, write(p.y)), p.n > 1 ? el("small", {}, `± ${write(p.half)}, ${p.n} seeds`) : null)));
+        el("b", {}, write(p.y)), p.n > 1 ? el("small", {}, `± ${write(p.half)}, ${p.n} runs`) : null)));
   });
   drawing.addEventListener("pointerleave", () => {
     cross.setAttribute("visibility", "hidden");

@@ -15,10 +15,13 @@ function written(value) {
 /** The options of a run; the learning rate is the one that was used, where it was chosen by the size of the model. */
 const config = (run) => ({ ...run.config, lr: run.config?.lr ?? run.lr });
 
+/** The value of an option in a run, as it is written. */
+export const valueOf = (run, name) => short(name, config(run)[name]);
+
 const short = (name, value) => (name === "task" || name === "model" ? written(value).split("/").at(-1) : written(value));
 
 /** The options that are not equal in all of these runs, and all of their values; an option that a method does not have is "–". */
-function options(runs) {
+export function options(runs) {
   const names = [...new Set(runs.flatMap((run) => Object.keys(config(run))))].filter((name) => !NOT_COMPARED.includes(name));
   const differ = names.filter((name) => new Set(runs.map((run) => written(config(run)[name]))).size > 1);
   return [...FIRST.filter((name) => differ.includes(name)), ...differ.filter((name) => !FIRST.includes(name))];

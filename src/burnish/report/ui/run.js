@@ -2,7 +2,7 @@
 
 import { address, age, ask, duration, el, number, order, percent, save, say, store, stored } from "./dom.js";
 import { chart, COLOURS, rooms } from "./charts.js";
-import { differences, differing } from "./differences.js";
+import { differences, differing, options, valueOf } from "./differences.js";
 import { showLog } from "./manage.js";
 import { pill } from "./runs.js";
 import { AXES, along, csv } from "./axes.js";
@@ -14,13 +14,18 @@ export function runView(page, names) {
   const runs = new Map(names.map((name) => [name, { name, metrics: { steps: [], series: {} }, timings: { steps: [], series: {} }, titles: {}, events: [], lastEvent: 0 }]));
   let definitions = null, smooth = Number(stored("smooth", 0)), drawn = "", seeds = null;
   const axes = { x: stored("x", "steps"), y: stored("y", "linear") };
+  let grouped = "seeds", zoom = null; // runs are together that differ in their seed alone, or that share this option
   const head = el("section", { class: "head" }), worries = el("section", { class: "worries" }), tiles = el("section", { class: "tiles" });
   const curves = el("section"), side = el("section", { class: "two" });
   const slider = el("input", { type: "range", min: 0, max: 0.95, step: 0.05, value: smooth, "aria-label": "Smoothing", oninput: () => { smooth = Number(slider.value); store("smooth", smooth); draw(true); } });
-  const pick = (name, values, label) => el("label", {}, `${label} `, el("select", { "aria-label": label, onchange: (event) => { axes[name] = event.target.value; store(name, axes[name]); draw(true); } }, values.map((value) => el("option", { value, selected: value === axes[name] }, value))));
+  const pick = (name, values, label) => el("label", {}, `${label} `, el("select", { "aria-label": label, onchange: (event) => { axes[name] = event.target.value; store(name, axes[name]); zoom = null; draw(true); } }, values.map((value) => el("option", { value, selected: value === axes[name] }, value))));
   const files = el("button", { title: "The metrics of these runs as a table", onclick: () => save(`${names.join("+").replaceAll("/", "-")}.csv`, csv([...runs.values()])) }, "CSV");
   const logs = names.length === 1 ? el("button", { title: "What the run prints", onclick: () => showLog(names[0]) }, "Log") : null;
-  const knobs = el("div", { class: "bar knobs" }, el("label", {}, "Smoothing ", slider), pick("x", Object.keys(AXES), "x"), pick("y", ["linear", "log"], "y"), el("span", { class: "grow" }), logs, files);
+  const by = el("select", { "aria-label": "Group by", onchange: (event) => { grouped = event.target.value; draw(true); } });
+  const byLabel = names.length > 2 ? el("label", { title: "Mean and 95% band of the runs that share this option" }, "Group by ", by) : null;
+  const unzoom = el("button", { hidden: true, title: "Drag along a chart to zoom, double click for the whole", onclick: () => zoomed(null) }, "Whole range");
+  const zoomed = (range) => { zoom = range; draw(true); };
+  const knobs = el("div", { class: "bar knobs" }, el("label", {}, "Smoothing ", slider), byLabel, unzoom, pick("x", Object.keys(AXES), "x"), pick("y", ["linear", "log"], "y"), el("span", { class: "grow" }), logs, files);
   page.replaceChildren(head, worries, tiles, knobs, curves, side);
   const one = () => runs.get(names[0]);
 
@@ -43,6 +48,9 @@ export function runView(page, names) {
     const stamp = JSON.stringify([...runs.values()].map((run) => [run.metrics.steps.length, run.about, run.events.length, run.worries]));
     if (stamp === drawn && !anew) return;
     drawn = stamp;
+    unzoom.hidden = !zoom;
+    const known = ["seeds", ...options([...runs.values()])];
+    if (by.options.length !== known.length) by.replaceChildren(...known.map((value) => el("option", { value, selected: value === grouped }, value.replaceAll("_", " "))));
     names.length === 1 ? drawHead(one()) : drawTogether();
     worries.replaceChildren(...[...runs.values()].flatMap((run) => Object.entries(run.worries || {}).map(([kind, text]) =>
       el("div", { class: `worry ${kind === "solved" ? "good" : ""}`, "data-kind": kind }, el("b", {}, kind.replaceAll("_", " ")), el("span", {}, names.length > 1 ? `${run.name}: ${text}` : text)))));
@@ -73,18 +81,19 @@ export function runView(page, names) {
     const found = groups();
     head.replaceChildren(el("div", { class: "bar" }, el("h1", {}, `${names.length} runs together`)), el("div", { class: "legend big" }, found.map((group) =>
       el("span", { class: "entry-of-legend", title: group.runs.map((run) => run.name).join("\n") }, el("i", { class: "swatch", style: { background: group.colour } }), el("b", {}, group.label),
-        el("small", {}, group.runs.length > 1 ? ` mean and 95% band over ${group.runs.length} seeds` : ` ${group.runs[0].name}`)))), differences(found));
+        el("small", {}, group.runs.length > 1 ? ` mean and 95% band over ${group.runs.length} ${grouped === "seeds" ? "seeds" : "runs"}` : ` ${group.runs[0].name}`)))), differences(found));
   }
 
-  /** Runs that differ in their seed alone are one line with a band. */
+  /** Runs that differ in their seed alone, or that share the chosen option, are one line with a band. */
   function groups() {
     const found = new Map();
     for (const run of runs.values()) {
-      const key = names.length > 1 ? run.about?.same ?? run.name : run.name;
+      const key = names.length < 2 ? run.name : grouped === "seeds" ? run.about?.same ?? run.name : valueOf(run, grouped);
       if (!found.has(key)) found.set(key, []);
       found.get(key).push(run);
     }
-    const lists = [...found.values()], labels = differing(lists.map((list) => list[0]));
+    const lists = [...found.values()];
+    const labels = grouped === "seeds" ? differing(lists.map((list) => list[0])) : [...found.keys()].map((value) => `${grouped.replaceAll("_", " ")} ${value}`);
     return lists.map((list, i) => ({ runs: list, colour: `var(--c${i % COLOURS})`, label: labels[i] }));
   }
 
@@ -96,7 +105,7 @@ export function runView(page, names) {
     const all = [...new Set([...runs.values()].flatMap((run) => Object.keys(run.metrics.series)))];
     const steps = Math.max(...[...runs.values()].map((run) => run.about?.steps || 0));
     const used = new Set();
-    const draw1 = (name) => { used.add(name); return chart({ ...titled(name), what: meaning(name), series: series(name), steps: axes.x === "steps" ? steps : 0, smooth, log: axes.y === "log", x: axes.x }); };
+    const draw1 = (name) => { used.add(name); return chart({ ...titled(name), what: meaning(name), series: series(name), steps: axes.x === "steps" ? steps : 0, smooth, log: axes.y === "log", x: axes.x, zoom, onzoom: zoomed }); };
     const fit = (patterns) => patterns.flatMap((pattern) => all.filter((name) => !used.has(name) && !name.startsWith("heldout/") && matches(name, pattern)).map((name) => (used.add(name), name)));
     const held = all.filter((name) => name.startsWith("heldout/"));
     held.forEach((name) => used.add(name));
@@ -117,13 +126,13 @@ export function runView(page, names) {
       if (after?.metrics[name] !== undefined && run.about.state !== "running") points.push([run.about.step, after.metrics[name]]);
       return { steps: points.map(([x]) => x), values: points.map(([, y]) => y) };
     }) }));
-    return chart({ ...titled(name), what: meaning(name), series: lines, steps: 0 });
+    return chart({ ...titled(name), what: meaning(name), series: lines, steps: 0, ...(axes.x === "steps" ? { zoom, onzoom: zoomed } : {}) });
   }
 
   function throughput(run, steps) {
     const seconds = run.timings.series.total || [], tokens = run.metrics.series.sampled_tokens || [];
     const values = seconds.map((s, i) => (s && tokens[i] ? tokens[i] / s : null));
-    return chart({ title: "Sampling", unit: "tokens per second", series: [{ label: "tokens/s", colour: "var(--c0)", runs: [{ steps: run.timings.steps, values }] }], steps, from: 0, smooth });
+    return chart({ title: "Sampling", unit: "tokens per second", series: [{ label: "tokens/s", colour: "var(--c0)", runs: [{ steps: run.timings.steps, values }] }], steps, from: 0, smooth, ...(axes.x === "steps" ? { zoom, onzoom: zoomed } : {}) });
   }
 
   const titled = (name) => ({ name, title: name, ...[...runs.values()].find((run) => run.titles[name])?.titles[name] });
