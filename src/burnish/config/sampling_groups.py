@@ -18,8 +18,7 @@ class SamplingAhead:
     step t - 1 - lag. 0: one after the other. Exactly repeatable either way (docs/async.md)."""
     chunk: CountOrNone = None
     """Sample at most this many tokens of a reply in one step; an unfinished reply is continued in the next step, with
-    the newer weights, and a group is learned from when its last reply has ended (docs/async.md). With an environment an
-    episode that has sampled so many tokens waits for the next step after its turn."""
+    the newer weights, and a group is learned from when its last reply has ended (docs/async.md)."""
     train_when: Annotated[float | None, Option(above=0, at_most=1)] = None
     """With an environment: a step learns when this share of the groups that are being played is done; the others are
     played on beside those of the next step. 0.5 plays twice as many episodes as a step learns from (docs/async.md)."""
