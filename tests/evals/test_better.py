@@ -14,7 +14,7 @@ from torch import tensor
 from burnish.core.step import Step
 from burnish.core.types import Clock
 from burnish.evals.better import better_is_lower, kind_of, label, short, written
-from burnish.evals.evaluate import Interval
+from burnish.evals.evaluate import Interval, held_out_tasks
 from burnish.evals.heldout import Asked, Outcome, held_out
 from burnish.methods.table import METHODS, find
 from burnish.report.catalogue import result_of
@@ -153,3 +153,12 @@ def test_measures_have_names_that_are_written_as_what_they_are() -> None:
         "NLL",
         "reward",
     ]
+
+
+@pytest.mark.parametrize("name", ["sort", "add", "guess"])
+def test_evaluations_ask_held_out_tasks_alone(name: str) -> None:
+    """In their order, and none of those that are trained on."""
+    made = resolve_task(name)
+    asked = held_out_tasks(made, 12)
+    assert [task.key for task in asked] == [made.task("heldout", i).key for i in range(12)]
+    assert not {task.key for task in asked} & {made.task("train", i).key for i in range(200)}

@@ -255,3 +255,17 @@ def test_a_conversation_that_begins_with_a_reply_is_one_sample_with_thoughts_tha
     (pieces,) = pieces_of(chat, talk, "everything", headers=True)
     said = spelled(chat, torch.cat([piece.tokens for piece in pieces]))
     assert chat.template.render([*TALK[1:]], generation=False).startswith(said)
+
+
+def test_a_reply_that_its_template_does_not_close_ends_with_the_end_token() -> None:
+    """The last of a conversation, and each alone: a model that never saw an end would not stop."""
+    tokenizer = tokenizer_of(FAMILIES["qwen2.5"])
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ m.role + ': ' + m.content }}{% if not loop.last %}{{ '\n' }}{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '\nassistant: ' }}{% endif %}"
+    )
+    chat = Chat(tokenizer)
+    for messages in (TALK, TALK[:2]):
+        (*_, last) = pieces_of(chat, messages, "last")[-1]
+        assert last.weight and last.tokens[-len(chat.closing) :].tolist() == chat.closing.tolist()
+        assert spelled(chat, last.tokens).startswith(str(messages[-1]["content"]))

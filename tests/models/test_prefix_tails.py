@@ -46,6 +46,10 @@ FORMS = {
     "two comparisons": LATEST + REPLIES.replace("> ns.last", "> ns.last and ns.last < loop.index0 - 1") + ASK,
     "an equal number": LATEST + REPLIES.replace("> ns.last", "== ns.last + 1") + ASK,
     "the last role is read": LATEST + REPLIES + "{%- if messages[-1].role == 'user' %}{{- '?' }}{%- endif %}" + ASK,
+    "names that a list lacks": "{{- messages.first is defined or messages.messages is defined }}"
+    + LATEST
+    + REPLIES
+    + ASK,
     "how many there are, first": "{{- messages|length }}" + LATEST + REPLIES + ASK,
     "how many there are, in the loop": LATEST + REPLIES.replace("loop.last", "loop.revindex == 1") + ASK,
     "the first apart": (
@@ -56,15 +60,17 @@ FORMS = {
         + "{%- endfor %}"
         + ASK
     ),
-    "a loop in the loop": LATEST + REPLIES.replace("{%- set thought", "{%- for i in range(ns.last) %}.{%- endfor %}"
-                                                   "{%- set thought", 1) + ASK,
-}  # fmt: skip
+    "a loop in the loop": LATEST
+    + REPLIES.replace("{%- set thought", "{%- for i in range(ns.last) %}.{%- endfor %}{%- set thought", 1)
+    + ASK,
+}
 LOST = {  # whose loop cannot begin later
-    "a count": "{%- set ns = namespace(n=0) %}{%- for m in messages %}{%- set ns.n = ns.n + 1 %}{{- ns.n }}" + SAY
+    "a count": "{%- set ns = namespace(n=0) %}{%- for m in messages %}{%- set ns.n = ns.n + 1 %}{{- ns.n }}"
+    + SAY
     + "{%- if loop.last %}!{%- endif %}{%- endfor %}",
     "a change": "{%- for m in messages %}{{- loop.changed(m.role) }}{%- if loop.last %}!{%- endif %}{%- endfor %}",
     "a prompt in the loop": "{%- for m in messages %}{{- add_generation_prompt }}{{- loop.last }}{%- endfor %}",
-}  # fmt: skip
+}
 
 
 def talk(length: int, seed: int, roles: str = "uuaaat") -> list[dict[str, Any]]:
@@ -157,8 +163,9 @@ def test_bounds_are_the_numbers_for_which_a_comparison_has_the_same_answer() -> 
 
 
 def test_a_template_that_fails_is_left_to_fail_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = FORMS["as Qwen3"].replace("{%- set thought", "{%- if ns.last == 0 %}{{- raise_exception('no') }}{%- endif %}"
-                                     "{%- set thought", 1)  # fmt: skip
+    text = FORMS["as Qwen3"].replace(
+        "{%- set thought", "{%- if ns.last == 0 %}{{- raise_exception('no') }}{%- endif %}{%- set thought", 1
+    )
     found = Prefixes(Template(text, {}), CHAT[:20], None)
     with pytest.raises(ValueError, match="cannot render a conversation of user, assistant"):
         found.text(2, False)

@@ -5,10 +5,12 @@ The class of an option is its group in --help-all, in the order below; the docst
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated
 
 from burnish.config.filling import Filling
+from burnish.config.option_kinds import Amount, AmountOrNone, Count, CountOrNone, CountOrZero, Seconds, may_change
+from burnish.config.sampling_groups import Engines, RayOptions, SamplingAhead
 from burnish.core.option import Option
 from burnish.core.step import ACTIVATIONS
 from burnish.models.conversation import TRAIN_ON
@@ -16,18 +18,6 @@ from burnish.models.lora import ALL_LINEAR, QUANTIZATIONS, VARIANTS
 from burnish.models.optimiser import MASTER_WEIGHTS, OPTIMISERS, SHARDS
 from burnish.models.precision import DTYPES
 from burnish.tool_calls.table import NAMES as CALL_FORMATS
-
-Count = Annotated[int, Option(at_least=1)]
-CountOrNone = Annotated[int | None, Option(at_least=1)]
-CountOrZero = Annotated[int, Option(at_least=0)]
-Amount = Annotated[float, Option(at_least=0)]
-AmountOrNone = Annotated[float | None, Option(at_least=0)]
-Seconds = Annotated[float, Option(above=0)]
-
-
-def may_change(default: Any) -> Any:
-    """A default of an option that a resume may change: it does not change what is learned, or only from then on."""
-    return field(default=default, metadata={"resumable": True})
 
 
 @dataclass(frozen=True)
@@ -327,69 +317,6 @@ class Memory:
     """Sampler and trainer agree on every log-prob bit for bit, and a reply does not depend on the other replies in its
     batch. For plain Llamas, Qwen2 and Qwen3 on a CPU, Llama, Mistral and Qwen2 on a GPU (docs/performance.md); the run
     stops if a single bit differs."""
-
-
-@dataclass(frozen=True)
-class SamplingAhead:
-    """Sampling ahead of learning"""
-
-    lag: CountOrZero = 0
-    """Sample and score this many steps ahead, while earlier steps learn: replies of step t come from the weights after
-    step t - 1 - lag. 0: one after the other. Exactly repeatable either way (docs/async.md)."""
-    chunk: CountOrNone = None
-    """Sample at most this many tokens of a reply in one step; an unfinished reply is continued in the next step, with
-    the newer weights, and a group is learned from when its last reply has ended (docs/async.md)."""
-    train_when: Annotated[float | None, Option(above=0, at_most=1)] = None
-    """With an environment: a step learns when this share of the groups that are being played is done; the others are
-    played on beside those of the next step. 0.5 plays twice as many episodes as a step learns from (docs/async.md)."""
-    step_deadline: Annotated[float | None, Option(above=0)] = may_change(None)
-    """With an environment: seconds that a step waits for environments at most; episodes that are not done then are
-    played on in the next step (docs/async.md)."""
-
-
-@dataclass(frozen=True)
-class Engines:
-    """Engines"""
-
-    engine: Annotated[str, Option(choices=("local", "process", "vllm"))] = "local"
-    """The engine that samples the policy's replies: local (burnish, with the trained weights themselves), process (the
-    same in a subprocess, on a copy), vllm (vLLM in its own Python environment)."""
-    vllm_python: str | None = may_change(None)
-    """The Python that has vLLM; by default that of an environment `vllm` next to this one, or this one."""
-    on_mismatch: Annotated[str, Option(choices=("stop", "warn"))] = may_change("stop")
-    """What to do if an engine's log-probs show that it does not run the trained weights: stop the run, or warn and
-    continue."""
-
-
-@dataclass(frozen=True)
-class RayOptions:
-    """Ray"""
-
-    on: Annotated[str, Option(choices=("here", "ray"))] = "here"
-    """Where the run executes: here, in this process; or ray: samplers, graders and the trainer are Ray actors
-    (docs/async.md)."""
-    ray_address: str | None = may_change(None)
-    """On Ray: the cluster to join (host:port, or auto); by default one is started here and stopped with the run."""
-    samplers: Count = may_change(1)
-    """On Ray: actors that sample."""
-    graders: Count = may_change(1)
-    """On Ray: actors that score."""
-    spares: CountOrZero = may_change(1)
-    """On Ray: idle actors of each role, the trainer's too, that replace a lost one."""
-    unit: Count = 4
-    """On Ray: tasks in one unit of work. The size changes the last bits of the log-probs; which worker has a unit does
-    not."""
-    order: Annotated[str, Option(choices=("fixed", "free"))] = "fixed"
-    """On Ray: fixed learns from the replies of step t in step t, bit for bit repeatable; free samples from the newest
-    weights and learns from the units that finish first, at most `lag` steps old."""
-    replacements: CountOrZero = may_change(20)
-    """On Ray: how many lost actors are replaced before the run stops."""
-    recover_within: Seconds = may_change(30.0)
-    """On Ray: seconds without any actor of a role, or without the trainer, after which the run stops with an error."""
-    call_timeout: Seconds = may_change(600.0)
-    """On Ray: seconds that a live actor may spend on one unit; after that it is replaced."""
-    threads: CountOrNone = None
-    """On Ray: threads of each actor; by default the number of cores divided by the number of working actors."""
 
 
 GROUPS = (

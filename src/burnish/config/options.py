@@ -14,19 +14,17 @@ from burnish.config.groups import (
     Agents,
     Common,
     Data,
-    Engines,
     Evaluation,
     LoraOptions,
     Memory,
     Optimisation,
-    RayOptions,
     Records,
     Rewards,
-    SamplingAhead,
     SamplingReplies,
     Saving,
     Template,
 )
+from burnish.config.sampling_groups import Engines, RayOptions, SamplingAhead
 from burnish.config.values import coerce
 from burnish.config.words import answer, elsewhere, nearest
 from burnish.core.method import Method

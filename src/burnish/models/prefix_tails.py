@@ -27,7 +27,7 @@ from jinja2.utils import Namespace
 from burnish.models.prefix_tail_syntax import Plan, rewritten
 from burnish.models.template import Template
 from burnish.models.template_sandbox import Sandbox
-from burnish.models.watched_messages import Log, Rendered, Watched
+from burnish.models.watched_messages import Log, Rendered, Watched, extent
 
 FAILS = (TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError)
 _OPERATORS: dict[str, Callable[..., object]] = {
@@ -124,7 +124,7 @@ class Tails:
         run = self._run(len(self._messages), False)
         if run is None or run.start is None or "".join(run.written) != self._text:
             return
-        self._whole, self._lead, self._first = run.record, run.lead, run.items.first
+        self._whole, self._lead, self._first = run.record, run.lead, run.first
         end = 0
         for said in run.record.texts:
             end += len(said)
@@ -154,7 +154,7 @@ class Tails:
 
     def _alike(self, run: Run) -> bool:
         """Whether a render begins as that of the whole does."""
-        return run.lead == self._lead and run.items.first == self._first
+        return run.lead == self._lead and run.first == self._first
 
     def resumable(self, run: Run) -> tuple[int, Record]:
         """The message with which the loop of a render begins, and the record that has those before it."""
@@ -194,7 +194,7 @@ class Live(Numbered):
     """Those of the first messages that matter to a loop."""
 
     def __init__(self, messages: Watched, order: int, live: list[int]) -> None:
-        self.messages, self.order, self.live = messages.messages, order, live
+        self.messages, self.order, self.live = extent(messages)[0], order, live
         self.count = len(self.messages)
 
     def __iter__(self) -> Iterator[object]:
@@ -218,8 +218,9 @@ class Run(Numbered):
         self.bounds: dict[str, Bounds] = {}
 
     def begun(self, items: Watched, values: dict[str, object], turn: Callable[[], None]) -> Run:
-        self.items, self.values, self.turn = items, values, turn
-        self.count = self.of - items.first
+        self.values, self.turn = values, turn
+        self.messages, self.first = extent(items)
+        self.count = self.of - self.first
         self.lead = "".join(self.written)
         return self
 
@@ -233,20 +234,20 @@ class Run(Numbered):
             mark = len(self.written)
             self.log.seen, self.log.end, self.bounds = 0, False, dict(need.values)
             self.turn()
-            yield self.items.messages[self.items.first + self.index]
+            yield self.messages[self.first + self.index]
             bounds = need.values if self.bounds == need.values else self.bounds
-            seen = max(need.seen, self.log.seen - self.items.first, self.index + 1)
+            seen = max(need.seen, self.log.seen - self.first, self.index + 1)
             need = Need(seen, need.end or self.log.end, bounds)
             self.record.texts.append("".join(self.written[mark:]))
             self.record.needs.append(need)
 
     def answer(self, name: str, room: Sandbox) -> object:
-        at, first = self.index, self.items.first
+        at, first = self.index, self.first
         if name in ("previtem", "nextitem"):
             other = at + (1 if name == "nextitem" else -1)
             if name == "nextitem":
                 self._ahead()
-            return self.items.messages[first + other] if 0 <= other < self.count else room.undefined("there is none")
+            return self.messages[first + other] if 0 <= other < self.count else room.undefined("there is none")
         if name == "last":
             self._ahead()
         elif name in ("length", "revindex", "revindex0"):
@@ -256,7 +257,7 @@ class Run(Numbered):
     def _ahead(self) -> None:
         """The template asks whether a message follows."""
         if self.index + 1 < self.count:
-            self.log.saw(self.items.first + self.index + 1)
+            self.log.saw(self.first + self.index + 1)
         else:
             self.log.end = True
 
@@ -322,7 +323,7 @@ class Resumer(Sandbox):
 
     def _chosen(self, messages: object, order: int, number: int) -> object:
         run = self.under.run
-        if run is None or not isinstance(messages, Watched) or messages.first:
+        if run is None or not isinstance(messages, Watched) or extent(messages)[1]:
             return messages if order == 1 else messages[::-1]  # type: ignore[index]
         return Live(messages, order, run.tails.live(number))
 
@@ -362,5 +363,5 @@ def _same(one: object, other: object) -> bool:
     if isinstance(one, Undefined):
         return isinstance(other, Undefined)
     if isinstance(one, Watched):
-        return isinstance(other, Watched) and one.first == other.first
+        return isinstance(other, Watched) and extent(one)[1] == extent(other)[1]
     return one is other or (type(one) is type(other) and isinstance(one, _SCALARS) and one == other)

@@ -60,39 +60,39 @@ class Watched(Sequence[object]):
     """Messages from number `first` on, for a template: whatever it reads of them is logged."""
 
     def __init__(self, messages: Sequence[object], log: Log, first: int = 0) -> None:
-        self.messages, self._log, self.first = messages, log, first
+        self._messages, self._log, self._first = messages, log, first
 
     def __getitem__(self, at: Any) -> Any:
-        if isinstance(at, int) and 0 <= at < len(self.messages) - self.first:
-            self._log.saw(self.first + at)
-            return self.messages[self.first + at]
+        if isinstance(at, int) and 0 <= at < len(self._messages) - self._first:
+            self._log.saw(self._first + at)
+            return self._messages[self._first + at]
         if isinstance(at, slice) and at.stop is None and at.step in (None, 1) and 0 <= (at.start or 0) <= 1:
-            return Watched(self.messages, self._log, self.first + (at.start or 0))
+            return Watched(self._messages, self._log, self._first + (at.start or 0))
         return self._all()[at]
 
     def __iter__(self) -> Iterator[object]:
-        for number in range(self.first, len(self.messages)):
+        for number in range(self._first, len(self._messages)):
             self._log.saw(number)
-            yield self.messages[number]
+            yield self._messages[number]
         self._log.end = True
 
     def followed(self) -> Iterator[object]:
         """The messages for the loop over them: what has been written when it asks for the next one is logged."""
         log = self._log
-        for number in range(self.first, len(self.messages)):
+        for number in range(self._first, len(self._messages)):
             if number and not log.end and not log.ahead and log.seen <= number:
                 log.points[number] = log.written
             log.saw(number)
-            yield self.messages[number]
+            yield self._messages[number]
         log.end = True
 
     def __len__(self) -> int:
         self._log.end = True
-        return len(self.messages) - self.first
+        return len(self._messages) - self._first
 
     def __bool__(self) -> bool:
-        some = len(self.messages) > self.first
-        self._log.saw(self.first if some else len(self.messages))
+        some = len(self._messages) > self._first
+        self._log.saw(self._first if some else len(self._messages))
         return some
 
     def __eq__(self, other: object) -> bool:
@@ -112,4 +112,10 @@ class Watched(Sequence[object]):
 
     def _all(self) -> list[object]:
         self._log.end = True
-        return list(self.messages[self.first :])
+        return list(self._messages[self._first :])
+
+
+def extent(watched: Watched) -> tuple[Sequence[object], int]:
+    """All the messages, and the number of the first that is shown. A template cannot ask this: a list has no such
+    attributes."""
+    return watched._messages, watched._first
