@@ -135,7 +135,7 @@ WALK = [
     typed("docs/commands.md", "burnish recipe tulu3", "rlvr:", "--size real --dry-run"),
     typed("docs/recipes.md", "burnish recipe", "am-thinking-v1"),
     typed("docs/recipes.md", "burnish recipe show tulu3", "stages:"),
-    typed("docs/data.md", "burnish tasks sort", "right"),
+    typed("docs/data.md", "burnish tasks sort", "mistake"),
     typed("docs/data.md", "burnish tasks data.jsonl --model tiny", "trained on", **{"data.jsonl": "chats.jsonl"}),
     typed(
         "docs/data.md",
