@@ -147,7 +147,7 @@ WALK = [
     typed(
         "docs/rewards.md",
         'burnish train grpo --task data.jsonl --reward "math,my_rewards.py:brief*0.1"',
-        "reward/math",
+        r"reward: math@\w+, brief@",
         f"{SHORT} --n 2 --out runs/rewards",
         **{"data.jsonl": "questions.jsonl"},
     ),
