@@ -189,7 +189,7 @@ WALK = [
     ),
     typed("docs/migrate.md", "burnish import grpo_config.yaml -o ours.yaml", "ours.yaml"),
     typed("docs/migrate.md", "burnish plan ours.yaml", "GiB"),
-    typed("docs/migrate.md", "burnish train grpo --num-generations 8", "--n 8", code=2),
+    typed("docs/migrate.md", "burnish train grpo --num-generations 8", "in burnish: --n", code=2),
     typed(
         "docs/models.md",
         "burnish plan grpo --model path/to/8b --lora 16 --prompts 16 --max-new-tokens 256",
