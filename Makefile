@@ -23,8 +23,8 @@ test-slow: $(VENV)/.ready  ## the tests that take minutes or fetch a model
 test-all: $(VENV)/.ready  ## every test, in shards of at most 50 minutes (`make test-all SHARD=3`); resumable
 	$(BIN)/python scripts/test_all.py $(SHARD)
 
-test-extras: .venv-extras/.ready .venv-vllm/.ready  ## trackers, agent frameworks, OpenEnv, verifiers before v1, and a real vLLM
-	export BURNISH_VLLM_PYTHON=$(CURDIR)/.venv-vllm/bin/python; .venv-extras/bin/pytest -m extras \
+test-extras: .venv-extras/.ready .venv-vllm/.ready .venv-aider/.ready  ## trackers, agent frameworks, aider, OpenEnv, verifiers before v1, and a real vLLM
+	export BURNISH_VLLM_PYTHON=$(CURDIR)/.venv-vllm/bin/python BURNISH_AIDER=$(CURDIR)/.venv-aider/bin/aider; .venv-extras/bin/pytest -m extras \
 	|| .venv-extras/bin/pytest -m extras --last-failed --last-failed-no-failures none
 
 test-alone: $(VENV)/.ready  ## each fast test in a process of its own, and each file in a random order (an hour or two)
@@ -63,9 +63,15 @@ $(VENV)/.ready: pyproject.toml constraints-cpu.txt
 	.venv-vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	touch $@
 
+# aider pins packages that others need in other versions.
+.venv-aider/.ready:
+	$(PYTHON) -m venv .venv-aider
+	.venv-aider/bin/python $(PIP) aider-chat
+	touch $@
+
 docs: $(VENV)/.ready  ## the documentation site, into site/; warnings are errors
 	$(BIN)/python $(PIP) -c constraints-cpu.txt -e '.[docs]'
 	$(BIN)/mkdocs build --strict --quiet
 
 clean:
-	rm -rf site $(VENV) .venv-extras .venv-vllm .pytest_cache .ruff_cache .mypy_cache
+	rm -rf site $(VENV) .venv-extras .venv-vllm .venv-aider .pytest_cache .ruff_cache .mypy_cache

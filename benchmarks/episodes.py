@@ -23,9 +23,11 @@ from typing import Any
 
 import torch
 
+from burnish.compose.passes import Additions, composed
 from burnish.core.roles import roles
 from burnish.core.step import Settings, Step
 from burnish.core.types import Clock, Group
+from burnish.methods.table import find
 from burnish.models.build import build
 from burnish.models.known_models import TINY
 from burnish.rollout.starts import Reply
@@ -105,15 +107,54 @@ def measure(models: Any, tasks: int, n: int, mean: float, repeats: int) -> dict[
     }
 
 
+class Uneven:
+    """5 turns; one task in eight takes 20 times as long as the others for each of them."""
+
+    def reset(self, task: Any, seed: int) -> str:
+        self.seed, self.steps = seed, 0
+        return f"Guess my number, {seed % 50} to {seed % 50 + 9}. {STEPS} guesses."
+
+    def step(self, action: str) -> tuple[str, float, bool]:
+        self.steps += 1
+        time.sleep(1.0 if self.seed % 8 == 0 else 0.05)
+        return "higher", 0.0, self.steps == STEPS
+
+
+def waiting(models: Any, share: float | None, steps: int = 8) -> dict[str, Any]:
+    """Seconds of the rollouts of some steps of 8 tasks with 4 episodes each, where a step ends at this share."""
+    settings = Settings(max_new_tokens=8, prompts=8, train_when=share)
+    source = EnvSource(Uneven)
+    method = composed(find("grpo").build(source, n=4), Additions("grpo", source, waits=share is not None))
+    [phase] = method.phases
+    seconds, learned, slow = [], [], 0
+    for i in range(steps):
+        step = Step(Clock(i, steps), models, settings)
+        start = time.perf_counter()
+        groups = phase.rollout.call(phase.draw.call(step), step)
+        seconds.append(round(time.perf_counter() - start, 2))
+        learned.append(len(groups))
+        slow += sum(group.task.given["seed"] % 8 == 0 for group in groups)
+    total = round(sum(seconds), 2)
+    return {"train_when": share, "seconds": seconds, "groups": learned, "slow_groups": slow, "total": total}
+
+
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     asked.add_argument("--repeats", type=int, default=5)
+    asked.add_argument("--uneven", action="store_true", help="measure --train-when alone, and keep the other rows")
     options = asked.parse_args()
     models = build(roles(), TINY, Settings(max_new_tokens=8), device="cpu")
+    if options.uneven:
+        known = json.loads(RESULTS.read_text())
+        known["uneven"] = [waiting(models, share) for share in (None, 0.75, 0.5)]
+        RESULTS.write_text(json.dumps(known, indent=1) + "\n")
+        print(json.dumps(known["uneven"]))
+        return
     rows = [
         measure(models, tasks, 8, mean, options.repeats)
         for tasks, mean in ((4, 0.0), (4, 0.2), (4, 1.0), (32, 0.2), (32, 1.0))
     ]
+    uneven = [waiting(models, share) for share in (None, 0.75, 0.5)]
     content = {
         "script": "benchmarks/episodes.py",
         "model": "tiny",
@@ -121,6 +162,7 @@ def main() -> None:
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "rows": rows,
+        "uneven": uneven,
     }
     RESULTS.write_text(json.dumps(content, indent=1) + "\n")
     for row in rows:

@@ -59,7 +59,10 @@ def read(out: Path) -> dict[str, Any]:
     file = out / "evaluation.json"
     found = json.loads(file.read_text()) if file.is_file() else {}
     return {
-        when: {"greedy": entry["value"]["mean"], "sampled": entry["sampled"]["accuracy"]["mean"]}
+        when: {
+            "greedy": (entry.get("greedy") or entry["value"])["mean"],
+            "sampled": entry["sampled"]["accuracy"]["mean"],
+        }
         for when, entry in found.items()
         if when in ("before", "after") and entry
     }

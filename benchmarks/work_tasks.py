@@ -19,7 +19,7 @@ from openai_tools import BURNISH, HERE, read
 
 RESULTS = HERE / "results" / "work_tasks.json"
 COMMON = ["--max-new-tokens", "48", "--eval-tasks", "40", "--eval-every", "0"]
-SFT = ["--steps", "60", "--lr", "1e-3"]
+SFT = ["--steps", "20", "--lr", "1e-3"]
 GRPO = ["--steps", "8", "--lr", "2e-4", "--prompts", "8", "--n", "8"]
 T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}  # Student's t by the number of seeds
 

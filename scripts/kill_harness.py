@@ -34,6 +34,7 @@ from kill_variants import ROOT, VARIANTS, available, make_model, train
 
 MARK = "BURNISH_KILL_TRIAL"  # an environment variable of the processes of a trial
 HELD = ("is being written by", "exists already")  # the trainer of a killed driver holds the lock until it has noticed
+CACHES = ("ray", "torchinductor_")  # of Ray, and of the compiler of vLLM: every run leaves them, killed or not
 POINTS = ("anywhere", "start", "rollout", "scoring", "learning", "logging", "writing", "retiring", "publishing")
 
 
@@ -153,7 +154,7 @@ def left_over(place: Path, straight: Path, mark: str) -> list[str]:
         return {str(path.relative_to(run)) for path in run.rglob("*") if not path.name.endswith(("-wal", "-shm"))}
 
     more = sorted(files(place / "run") - files(straight) - {"run.lock"})
-    more += [f"TMPDIR/{path.name}" for path in sorted((place / "tmp").iterdir()) if not path.name.startswith("ray")]
+    more += [f"TMPDIR/{path.name}" for path in sorted((place / "tmp").iterdir()) if not path.name.startswith(CACHES)]
     deadline = time.monotonic() + 10
     while (running := having(mark)) and time.monotonic() < deadline:
         time.sleep(0.2)

@@ -2,8 +2,10 @@
 
     python scripts/write_method_docs.py
 
-Curves come from benchmarks/curves.json (scripts/measure_curves.py writes it); a method without one gets none. A method
-is drawn against its parent: of the basic methods the one whose composition is nearest.
+Curves come from benchmarks/curves.json (scripts/measure_curves.py writes it), those of preference methods from
+benchmarks/results/preference_methods.json (scripts/preference_methods.py); a method without one gets none. A method is
+drawn against its parent, of the basic methods the one whose composition is nearest; a preference method against `dpo`
+or `online_dpo`.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import preference_results
 from draw_curves import Curve, drawn, mean_curve
 from method_advice import row_of, snippet, watched
 from rich.table import Table
@@ -34,10 +37,11 @@ MEASURED = ROOT / "benchmarks" / "curves.json"
 INTRODUCTION = """`burnish show NAME` prints the same in a terminal. [How they relate](map.md).
 
 The last column is held-out accuracy on `tiny` before and after 16 steps with every option at its default, free
-sampling at temperature 1 (`scripts/measure_curves.py`; 60 steps for `archer`). It shows that a method learns, not how
-good it is: defaults are the papers', which had larger models and longer runs in mind. What trains a value model first
-(`a_lol`, `b_coder`, `dvpo`, `ppo_max`, `vapo`, `direct_advantage_po`) has hardly begun after 16 steps; PPO-like
-methods with one reply a prompt (`a2c`, `dr_po`, `ppo`) are noisy at 16 replies a step (`a2c --n 8 --lookahead 100
+sampling at temperature 1 (`scripts/measure_curves.py`; 60 steps for `archer`); of preference methods it is that of 32
+steps at settings of their own ([how](../preference-methods.md)). It shows that a method learns, not how good it is:
+defaults are the papers', which had larger models and longer runs in mind. What trains a value model first (`a_lol`,
+`b_coder`, `dvpo`, `ppo_max`, `vapo`, `direct_advantage_po`) has hardly begun after 16 steps; PPO-like methods with one
+reply a prompt (`a2c`, `dr_po`, `ppo`) are noisy at 16 replies a step (`a2c --n 8 --lookahead 100
 --entropy 0` reaches 97%); `nlpo` earns its reward under its mask and is measured here without it; `hir` keeps a fifth
 of its probability for other tokens (label smoothing), which free sampling draws; `behavior_injection` prepares a
 model for RL."""
@@ -53,10 +57,10 @@ ZOO = (
 def main() -> None:
     load_all()
     OUT.mkdir(parents=True, exist_ok=True)
-    measured = json.loads(MEASURED.read_text())["methods"] if MEASURED.is_file() else {}
+    measured = all_measured()
     pieces = {name: composition(entry) for name, entry in METHODS.items()}
     for name, entry in METHODS.items():
-        base = parent(name, METHODS[name])
+        base = compared_with(name)
         (OUT / f"{name}.md").write_text(page(name, entry, base, measured))
         curve = OUT / f"{name}.svg"
         if name in measured:
@@ -70,15 +74,31 @@ def main() -> None:
     metrics.write_text(metrics.read_text().partition("\n## What was sampled")[0] + definitions.markdown())
 
 
+def all_measured() -> dict[str, Any]:
+    """The curves of all methods that have one."""
+    found = json.loads(MEASURED.read_text())["methods"]
+    raw = preference_results.stored()
+    return found | {name: preference_results.curve(raw, name) for name in preference_results.names_of(raw)}
+
+
+def compared_with(name: str) -> str:
+    """The method beside which the curve of this one is drawn."""
+    raw = preference_results.stored()
+    if preference_results.rows_of(raw, name):
+        return preference_results.base_of(raw, name)
+    return parent(name, METHODS[name])
+
+
 def page(name: str, entry: Entry, base: str, measured: dict[str, Any]) -> str:
     """One method: what it is, when to use it, a command, its formula, its composition, its flags, what was measured."""
     example = built(entry)
+    near = parent(name, entry)
     paper = f"[{entry.title}](https://arxiv.org/abs/{entry.arxiv})" if entry.arxiv else entry.title
     parts = [
         f"# {name}",
         entry.summary,
         f"**When to use it.** {entry.when}",
-        f"Family: {entry.family}. Paper: {paper}. Nearest basic method: [{base}]({base}.md) ([the map](map.md)).",
+        f"Family: {entry.family}. Paper: {paper}. Nearest basic method: [{near}]({near}.md) ([the map](map.md)).",
         f"    {entry.example}",
         *advice(entry, example),
         "## The formula",
@@ -119,6 +139,8 @@ def advice(entry: Entry, example: Any) -> list[str]:
 
 def told(name: str, base: str, found: dict[str, Any], measured: dict[str, Any]) -> str:
     """What was measured, in words."""
+    if preference_results.rows_of(preference_results.stored(), name):
+        return preference_results.told(preference_results.stored(), name)
     before, after = ends(found)
     seeds = "seed 0" if len(found["runs"]) == 1 else f"the mean of {len(found['runs'])} seeds"
     words = (
@@ -127,9 +149,17 @@ def told(name: str, base: str, found: dict[str, Any], measured: dict[str, Any]) 
         f"{before:.1%} -> {after:.1%}"
     )
     other = measured.get(base)
-    if base != name and other and other["task"] == found["task"]:
+    if base != name and other and same_code(found, other):
         words += f" (`{base}`: {ends(other)[1]:.1%})"
     return words + ". Solid: held-out; dots: the mean reward of each step's samples, where the method has one."
+
+
+def same_code(found: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two methods were measured alike: the same task and steps, by the same release of torch."""
+    keys = [
+        (one["task"], one["steps"], one["measure"], {run.get("torch") for run in one["runs"]}) for one in (found, other)
+    ]
+    return keys[0] == keys[1]
 
 
 def ends(found: dict[str, Any]) -> tuple[float, float]:
@@ -251,7 +281,7 @@ def plot(name: str, base: str, measured: dict[str, Any]) -> str:
     """The method's curve against its parent's, on the same task where there is one."""
     mine, other = measured[name], measured.get(base)
     curves = [Curve(name, mine, "#0b7285")]
-    if base != name and other and other["task"] == mine["task"] and other["steps"] == mine["steps"]:
+    if base != name and other and same_code(mine, other):
         curves.insert(0, Curve(base, other, "#adb5bd"))
     return drawn(curves)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from burnish.papers import studies as catalogued
 from burnish.studies.catalogue import STATES, waiting
 from burnish.studies.claim_file import names, read_study
+from burnish.studies.plan import Plan
 from burnish.studies.results import compact, read_raw
 from burnish.studies.site import state, write_pages
 from burnish.studies.study import Study
@@ -44,15 +45,25 @@ def main() -> None:
 
 
 def merge(study: Study, folder: Path) -> None:
-    """Take over the results of a study: the full ones, else the quick ones."""
+    """Take over the results of a study: the full ones where all runs are done, else the quick ones."""
     curves = "fall" in str(study.claims)
     target = RESULTS / f"{study.name}.json"
     for name, full in ((study.name, True), (f"{study.name}-quick", False)):
         file = folder / name / "results.json"
         known = read_raw(target, study.full) if target.is_file() else None
-        if file.is_file() and read_raw(file, study.full).count and (known is None or full or known.quick):
+        if not file.is_file() or not complete(study, file, quick=not full):
+            continue
+        if known is None or full or known.quick:
             compact(file, target, curves=curves)
             return
+
+
+def complete(study: Study, file: Path, *, quick: bool) -> bool:
+    """Whether every arm of the design has all its runs."""
+    plan = Plan(study, study.design(quick), file.parent)
+    rows = read_raw(file, study.full).runs.rows
+    wanted = [(arm.name, task) for arm in plan.arms for task in plan.design.on]
+    return all(len(rows.get(arm, {}).get(task, ())) >= plan.design.seeds for arm, task in wanted)
 
 
 def entry(study: Study) -> Entry:

@@ -25,7 +25,7 @@ from burnish.tasks.environment import EnvSource
 from burnish.tasks.table import source
 
 STEPS = 6
-LATE = 0.03  # seconds of a step of a slow episode
+LATE = 0.06  # seconds of a step of a slow episode
 
 
 class Talk:
@@ -84,7 +84,7 @@ def test_slow_long_episodes_are_learned_from_as_often_as_they_are_drawn() -> Non
     assert lengths(every) == lengths([group for groups in drawn for group in groups])
     first, share = lengths(found[0]), lengths([group for groups in drawn for group in groups])
     assert first[4] / first.total() < share[4] / share.total()  # the bias that dropping the rest would have
-    assert len(found[0]) < 6 < len(found[-1])  # the last step plays all to their end
+    assert len(found[0]) < 6 and len(found[-1]) >= 6  # the last step plays all to their end
     assert not waiting_in(method.phases[0])[0].groups
     for group in every:
         assert all(trace.scores["reward"] == next(iter(lengths([group]))) for trace in group.traces)

@@ -25,7 +25,7 @@ from burnish.rollout.play import _shared, play
 from burnish.tasks.environment import EnvSource
 from burnish.tasks.source import Source
 from burnish.tasks.table import source
-from burnish.tasks.task_set import with_opponent
+from burnish.tasks.task_set import OPPONENT, with_opponent
 
 SHORT = replace(SMALL, max_new_tokens=3)
 
@@ -85,7 +85,7 @@ def test_each_seat_of_the_policy_is_a_trace_with_its_own_view_and_rewards(small_
 
 
 def test_other_seats_are_sampled_by_the_opponent_and_give_no_trace(small_model: Path) -> None:
-    task = with_opponent(EnvSource(Echo), "other", "other")
+    task = with_opponent(EnvSource(Echo), ("other",), "other")
     (group,) = episodes(task, small_model)
     assert [trace.note["seat"] for trace in group.traces] == ["left", "left"]
     assert {trace.note["against"] for trace in group.traces} == {"other"}
@@ -94,7 +94,7 @@ def test_other_seats_are_sampled_by_the_opponent_and_give_no_trace(small_model: 
 
 
 def test_a_game_that_ends_before_the_policys_turn_still_pays(small_model: Path) -> None:
-    (group,) = episodes(with_opponent(EnvSource(Resigns), "other", "other"), small_model)
+    (group,) = episodes(with_opponent(EnvSource(Resigns), ("other",), "other"), small_model)
     assert [len(trace.turns) for trace in group.traces] == [1, 1]
     assert [trace.scores["reward"] for trace in group.traces] == [1.0, 1.0]
 
@@ -141,7 +141,7 @@ def test_a_model_answers_questions_as_the_user() -> None:
     assert game.step("C").reward == 1.0
 
 
-@pytest.mark.parametrize("opponent", ["self", "start", "snapshot(2)"])
+@pytest.mark.parametrize("opponent", ["self", "start", "snapshot(2)", "league(2, 1)"])
 @pytest.mark.parametrize("name", ["grpo", "gigpo"])
 def test_a_step_against_each_opponent(name: str, opponent: str, small_model: Path) -> None:
     who = read_opponent(opponent)
@@ -163,9 +163,9 @@ def test_what_is_said_of_opponents() -> None:
         with pytest.raises(ValueError, match=why):
             read_opponent(wrong)
     with pytest.raises(ValueError, match="no environment of several players"):
-        with_opponent(source("sort"), "start", "start")
+        with_opponent(source("sort"), ("start",), "start")
     with pytest.raises(ValueError, match="no environment of several players"):
-        with_opponent(source("maze"), "start", "start")
+        with_opponent(source("maze"), ("start",), "start")
     with pytest.raises(ValueError, match="plays no episodes"):
         seated(find("sft").build(source("nim")), read_opponent("start"))
 
@@ -174,3 +174,56 @@ def test_a_group_whose_first_views_differ_shows_what_they_share() -> None:
     views = [({"role": "user", "content": f"Take 1 to 3. I take {n}."},) for n in (1, 2)]
     assert _shared(views) == ({"role": "user", "content": "Take 1 to 3. I take ..."},)
     assert _shared(views[:1]) == views[0] and _shared([]) == ()
+
+
+class Table(Echo):
+    """Three players, one after the other; the reply of each is seen by the next."""
+
+    seats = ("left", "right", "judge")
+
+    def seat(self) -> str:
+        return self.seats[self.said % 3]
+
+    def reset(self) -> str:
+        self.said = 0
+        return "left begins"
+
+    def step(self, action: str) -> Outcome:
+        self.said += 1
+        return Outcome(f"{self.seat()} sees {self.said}", 1.0, terminated=self.said == 3)
+
+
+def test_a_league_has_snapshots_of_different_ages_and_each_task_one_of_them() -> None:
+    """league(3, 2): after steps 1, 3, 5, 7, ... (counted from 0) one member is renewed, in turn."""
+    league = read_opponent("league(3, 2)")
+    assert league.train == ("league0", "league1", "league2") and league.heldout == "start"
+    renewed = [[name for name in league.train if league.roles[str(name)].due(Clock(step, 40))] for step in range(12)]
+    assert renewed == [[] if step % 2 == 0 else [f"league{step // 2 % 3}"] for step in range(12)]
+    task = with_opponent(source("nim:1"), league.train, league.heldout)
+    against = [task.task("train", i).given[OPPONENT] for i in range(60)]
+    assert set(against) == set(league.train) and all(against.count(name) > 8 for name in league.train)
+    assert against == [task.task("train", i).given[OPPONENT] for i in range(60)]
+    assert {task.task("heldout", i).given[OPPONENT] for i in range(9)} == {"start"}
+    method = seated(played(find("grpo").build(task), task), league)
+    assert {f"model:{name}.generate" for name in league.train} <= method.phases[0].rollout.reads
+    for wrong in ("league(0)", "league(2, 0)"):
+        with pytest.raises(ValueError, match="a league has 1 or more members"):
+            read_opponent(wrong)
+
+
+def test_seats_with_models_of_their_own(small_model: Path) -> None:
+    """right is the start, the judge another model; a seat that is not named would be the policy's."""
+    who = read_opponent("right=start, judge=runs/judge/model")
+    assert who.heldout == {"right": "start", "judge": "opponent_judge"} == who.train[0]
+    assert who.roles["opponent_judge"].source == "runs/judge/model" and set(who.models()) == {"start", "opponent_judge"}
+    by_seat = {"right": "other", "judge": "ref"}
+    (group,) = episodes(with_opponent(EnvSource(Table), (by_seat,), by_seat), small_model)
+    assert [trace.note["seat"] for trace in group.traces] == ["left", "left"]
+    assert group.traces[0].note["against"] == by_seat
+    both = episodes(with_opponent(EnvSource(Table), ({"right": "other"},), {"right": "other"}), small_model)
+    assert [group.traces[0].note["seat"] for group in both] == ["left", "judge"]
+    with pytest.raises(ValueError, match="names the seat 'user'; task 'Table' has right, judge"):
+        with_opponent(EnvSource(Table), ({"user": "other"},), "other")
+    for wrong in ("right=start,right=self", "right=league"):
+        with pytest.raises(ValueError, match="--opponent right="):
+            read_opponent(wrong)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import select
@@ -153,15 +154,15 @@ def test_a_rank_whose_launcher_was_killed_before_it_joined_ends(tmp_path: Path) 
 # --------------------------------------------------------------------------------------------------------------- work
 
 
-def says(folder: Path, rank: int, allowed: float, waits: bool, units: int = 1) -> None:
+def says(folder: Path, rank: int, allowed: float, waits: bool, units: int = 1, most: float = float("inf")) -> None:
     """What a rank wrote of its work."""
-    units_of(folder, rank).write_bytes(struct.pack(work_units.LAYOUT, units, allowed, waits, b"sampling"))
+    units_of(folder, rank).write_bytes(struct.pack(work_units.LAYOUT, units, allowed, most, waits, b"sampling"))
 
 
 WORKS = """
 import struct, time
 for n in range(12):
-    with open({file!r}, "wb") as file: file.write(struct.pack({layout!r}, n, 0.5, False, b""))
+    with open({file!r}, "wb") as file: file.write(struct.pack({layout!r}, n, 0.5, 0.5, False, b""))
     time.sleep(0.12)
 """
 
@@ -178,6 +179,22 @@ def test_a_rank_that_does_nothing_while_others_wait_is_named(
         rf"rank {rank} did nothing for \d s while others waited for it \(it was sampling\): .*--rank-", said[0]
     )
     assert "so the run was ended; continue it" in said[0]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_computes_without_end_is_named(
+    rank: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It may do nothing for an hour, but not compute for longer than its limit without a unit."""
+    for one in (0, 1):
+        says(tmp_path, one, 3600.0, waits=one != rank, most=0.5)
+    code, said = outcome(ranks(tmp_path, *([BUSY, SLEEPS] if rank == 0 else [SLEEPS, BUSY])), capfd)
+    assert code == 1 and len(said) == 1
+    assert re.match(
+        rf"rank {rank} computed for \d s while others waited for it \(it was sampling\), and finished no unit of work; "
+        "--rank-timeout sets the limit, so the run was ended; continue it",
+        said[0],
+    )
 
 
 @pytest.mark.parametrize("kind", ["it computes", "its child computes", "units", "nobody waits", "all wait", "it may"])
@@ -203,7 +220,7 @@ def test_what_a_rank_writes_is_what_the_others_read(tmp_path: Path, monkeypatch:
     own.publish(tmp_path / "units")
 
     def read() -> tuple[int, float, bool, str]:
-        done, allowed, waits, what = heartbeat.UNITS.unpack((tmp_path / "units").read_bytes())
+        done, allowed, _, waits, what = heartbeat.UNITS.unpack((tmp_path / "units").read_bytes())
         return done, allowed, waits, what.rstrip(b"\0").decode()
 
     assert read() == (0, 3600.0, False, "")
@@ -220,6 +237,47 @@ def test_what_a_rank_writes_is_what_the_others_read(tmp_path: Path, monkeypatch:
     assert read()[1] == 5.0
     own.allow(None)
     assert read()[1] == 3600.0
+
+
+def test_a_decode_step_is_endless_by_those_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """20 times the longest of at least 20, never less than 30 s; no limit where a user's code runs."""
+    now = 100.0
+    monkeypatch.setattr(work_units.time, "monotonic", lambda: now)
+    own = WorkUnits()
+    own.publish(tmp_path / "units")
+
+    def most() -> float:
+        return float(heartbeat.UNITS.unpack((tmp_path / "units").read_bytes())[2])
+
+    with own.own_code(work_units.SAMPLING):
+        for _ in range(work_units.ENOUGH - 2):
+            now += 0.5
+            own.done()
+        assert most() == math.inf
+        now += 2.5
+        own.done()
+        assert most() == 50.0
+        now += 0.5
+        own.done()
+        with own.waiting():
+            now += 1000.0
+        assert most() == 50.0, "what it waits is no unit of its own"
+    assert most() == math.inf, "code of a user may run"
+    now += 1000.0
+    with own.own_code(work_units.SAMPLING):
+        own.done()
+        assert most() == 50.0
+    own.allow(5.0)
+    assert most() == 5.0, "what the user has set holds everywhere"
+
+
+def test_short_decode_steps_leave_30_seconds(tmp_path: Path) -> None:
+    own = WorkUnits()
+    own.publish(tmp_path / "units")
+    with own.own_code(work_units.SAMPLING):
+        for _ in range(work_units.ENOUGH):
+            own.done()
+        assert heartbeat.UNITS.unpack((tmp_path / "units").read_bytes())[2] == 30.0
 
 
 def test_sampling_and_learning_are_counted(small_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,6 +389,15 @@ def test_all_hear_of_a_rank_that_does_nothing(rank: int, stack: ExitStack, tmp_p
     for one in (0, 1):
         says(tmp_path, one, 0.5, waits=one != rank)
     assert [line.split()[:3] for line in made.said()] == [["lost", str(rank), "idle"]] * 2
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_all_hear_of_a_rank_that_computes_without_end(rank: int, stack: ExitStack, tmp_path: Path) -> None:
+    made = Heartbeats(stack, BUSY, folder=tmp_path)
+    assert made.nothing_for(0.3)
+    for one in (0, 1):
+        says(tmp_path, one, 3600.0, waits=one != rank, most=0.5)
+    assert [line.split()[:3] for line in made.said()] == [["lost", str(rank), "busy"]] * 2
 
 
 def test_a_rank_that_computes_in_one_long_call_is_alive(stack: ExitStack) -> None:

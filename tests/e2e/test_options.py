@@ -232,7 +232,7 @@ ELSEWHERE = {  # options whose proof stands in another file, because it needs wh
     "rollout/test_cut_turns.py": {"cut_turn"},
     "e2e/test_dtype.py": {"dtype"},
     "e2e/test_rank_runs.py": {"ranks", "shard", "rank_timeout", "elastic"},
-    "laws/test_context_laws.py": {"context_ranks"},
+    "laws/test_context_laws.py": {"context_ranks", "shard_ranks"},
     "e2e/test_early_stopping.py": {"eval_measure"},
     "models/test_compact_adamw.py": {"optimiser", "master_weights"},
     "run/test_memory_plan.py": {"memory"},

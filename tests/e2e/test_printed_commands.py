@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -67,3 +70,27 @@ def test_the_second_stage_runs(name: str, metric: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", BRIEF)
 def test_printed_commands_fit_the_model_in_the_box(name: str, tmp_path: Path) -> None:
     assert run(METHODS[name].example, tmp_path / "run", "--steps", "1") == 0
+
+
+def script() -> ModuleType:
+    """scripts/printed_commands.py, which knows the files that commands name and the metric of each mechanism."""
+    sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+    try:
+        return importlib.import_module("printed_commands")
+    finally:
+        sys.path.pop(0)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder with the files and the model that commands name, and the hash of the weights after `dpo`."""
+    folder = tmp_path_factory.mktemp("printed")
+    script().prepare(folder)
+    return folder, str(script().run("dpo", str(folder)).get("weights"))
+
+
+@pytest.mark.parametrize("name", [name for name in script().names() if name != "dpo"])
+def test_every_printed_command_runs_and_its_mechanism_acts(name: str, prepared: tuple[Path, str]) -> None:
+    folder, base = prepared
+    row = script().run(name, str(folder))
+    assert not script().problem(row, base)

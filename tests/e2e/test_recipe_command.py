@@ -169,11 +169,14 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main(["recipe", "--resume", str(tmp_path)]) == 2
 
 
+PAPERS = {"rlaif": ["online-dpo", "pairwise-rl"], "constitutional": ["constitutional-ai"]}  # of more than one name
+
+
 @pytest.mark.parametrize("name", sorted(boxed()))
 def test_every_recipe_in_the_box_passes_its_checks(name: str) -> None:
     one = boxed()[name]
     assert one.recipe.about and one.recipe.represents and one.recipe.leaves_out
-    assert [paper.id for paper in one.papers] == ([name] if name != "rlaif" else ["online-dpo", "pairwise-rl"])
+    assert [paper.id for paper in one.papers] == PAPERS.get(name, [name])
     planned = plan_recipe(one.recipe, command.makers())
     assert planned[-1].stage.command in ("eval", "eval-reward") and any(stage.product for stage in planned)
 

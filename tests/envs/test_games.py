@@ -278,3 +278,22 @@ def test_an_environment_of_the_user_demonstrates_with_its_expert() -> None:
         EnvSource(Never).task("train", 0)
     with pytest.raises(NoVerifier, match="played, not verified"):
         own.verify(own.task("train", 0), "on")
+
+
+def test_demonstrations_of_another_seat() -> None:
+    """The user of twenty_questions: it is told the item, and says yes or no; splits stay apart; nothing is played."""
+    family = source("twenty_questions:1", seat="user")
+    assert family.gives == {"demo", "messages"} and "env" in source("twenty_questions:1").gives
+    for index in range(5):
+        task = family.task("train", index)
+        system, first, *rest = task.given["messages"]
+        assert system["role"] == "system" and task.prompt == (system, first) and "env" not in task.given
+        item, asked = first["content"].removeprefix("Your item: ").rstrip("?").split(". ")
+        questions = [asked, *(m["content"].rstrip("?") for m in rest if m["role"] == "user")]
+        said = [m["content"] for m in rest if m["role"] == "assistant"]
+        assert said == ["yes" if letter in item else "no" for letter in questions]
+    keys = [{family.task(split, i).key for i in range(8)} for split in ("train", "heldout")]
+    assert not keys[0] & keys[1]
+    for name, why in (("twenty_questions", "it is user"), ("maze", "the game has one player")):
+        with pytest.raises(ValueError, match=why):
+            source(name, seat="dealer")

@@ -130,14 +130,14 @@ def test_a_shell_has_limits_and_a_command_that_meets_one_leaves_the_files() -> N
 def test_shell_as_a_tool(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "n.txt").write_text("7\n")
-    [tool] = read_tools(f"shell:{tmp_path}")
+    [tool] = read_tools(f"bash:{tmp_path}")
     assert tool.owner is not None and tool.schema["function"]["parameters"]["required"] == ["command"]
     one, other = tool.owner(), tool.owner()
     assert tool.function(one, command="echo 8 > deep/n.txt; cat deep/n.txt") == "8"
     assert tool.function(other, command="cat deep/n.txt") == "7"
     assert (tmp_path / "deep" / "n.txt").read_text() == "7\n"
     with pytest.raises(ValueError, match="is no folder"):
-        read_tools("shell:/nothing")
+        read_tools("bash:/nothing")
 
 
 # --------------------------------------------------------------------------------------------------------- repositories

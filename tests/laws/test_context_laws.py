@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import build_method, make_model
+from guards import guards
 from test_full_shard_laws import SETTINGS, found_by, in_fp64, largest_difference
 
 from burnish.config.options import Options
@@ -18,8 +19,9 @@ from burnish.core.roles import trained
 from burnish.core.types import Drawn
 from burnish.forward.context import ContextGroup, drawn_some
 from burnish.models.build import build
-from burnish.run.placement import check_context
+from burnish.run.placement import check_context, check_shard_ranks
 
+pytestmark = guards("models", "learn", "core", "forward", "distributed")
 KINDS = ("sft", "grpo", "ppo")
 
 
@@ -95,6 +97,8 @@ def test_how_tokens_were_drawn_is_divided_with_them() -> None:
     ("given", "said"),
     [
         ({"ranks": 3, "context_ranks": 2}, "does not divide the 3 ranks"),
+        ({"ranks": 6, "shard": "full", "shard_ranks": 4}, "--shard-ranks is 4, which does not divide the 6 ranks"),
+        ({"ranks": 4, "shard_ranks": 2}, "--shard-ranks is for --shard full, but --shard is off"),
         ({"ranks": 4, "context_ranks": 2, "packed": False}, "--no-packed does not work with --context-ranks"),
         ({"ranks": 4, "context_ranks": 4, "exact": True}, "--exact does not work with --context-ranks"),
     ],
@@ -102,3 +106,4 @@ def test_how_tokens_were_drawn_is_divided_with_them() -> None:
 def test_what_it_does_not_work_with_is_one_sentence(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         check_context(Options(**given), given["ranks"])
+        check_shard_ranks(Options(**given), given["ranks"])

@@ -163,6 +163,7 @@ def test_docstrings_and_comments_use_the_words_of_the_field() -> None:
     found = [
         f"{file.relative_to(ROOT)}: {match[0]!r}: write {instead}"
         for file in files
+        if any(word.search(file.read_text()) for word in _BANNED)  # to split a file into tokens takes longer
         for said in spoken(file)
         for word, instead in _BANNED.items()
         for match in word.finditer(said)

@@ -18,6 +18,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from conftest import SMALL, build_method, credited, make_model, run_options_for, run_ranks
+from guards import guards
 from test_shard_laws import alone
 from test_shard_laws import gradients as gradients_of_states
 from torch import Tensor
@@ -41,6 +42,7 @@ from burnish.models.sharded_states import ShardedStates
 from burnish.models.sharded_weights import ShardedWeights
 from burnish.models.turns import DONE, Turns
 
+pytestmark = guards("models", "learn", "core", "forward", "distributed", "checkpoint")
 SECONDS = 280.0  # for everything that a group of ranks finds out
 SETTINGS = replace(SMALL, token_budget=60)  # several passes, of which the ranks have different numbers
 # Given replies, groups sampled from gathered weights, a critic; phases, pairs, a teacher, a reward model, refills.
@@ -126,13 +128,14 @@ def largest_difference(
     return most
 
 
-def loaded(path: Path, outputs: int = 0) -> dict[str, Any]:
+def loaded(path: Path, outputs: int = 0, parts: int = 0) -> dict[str, Any]:
     """Whether a model that was read in parts gives the numbers of the whole one, and what this rank holds of it."""
     role = trained(outputs=outputs) if outputs else trained()
     row, mask = torch.arange(4, 16), torch.arange(12) > 0
     want = "value" if outputs else "logp"
     both = [
-        build({"policy": role}, path, replace(SMALL, shard=shard), device="cpu")["policy"] for shard in ("off", "full")
+        build({"policy": role}, path, replace(SMALL, shard=shard, shard_ranks=parts), device="cpu")["policy"]
+        for shard in ("off", "full")
     ]
     with torch.no_grad():
         one, two = (model.outputs([row], [mask], {want})[want] for model in both)
@@ -255,6 +258,37 @@ def more(names: list[str], model: Path, teacher: Path) -> dict[str, float]:
     return {name: largest_difference(partial(build_method, name, teacher), model, SETTINGS) for name in names}
 
 
+def in_groups(model: Path, untied: Path, teacher: Path) -> dict[str, Any]:
+    """Four ranks in two groups, each of which holds all layers."""
+    groups = replace(SETTINGS, shard_ranks=2)
+    found: dict[str, Any] = {"loaded": [loaded(path, 0, 2) for path in (model, untied)], "norms": norms(model, teacher)}
+    in_fp64()
+    ways = {"sft": None, "ppo": None, "lora": 4}
+    found["differences"] = {
+        name: largest_difference(partial(build_method, "sft" if lora else name, teacher), model, groups, lora)
+        for name, lora in ways.items()
+    }
+    return found
+
+
+def norms(model: Path, teacher: Path) -> list[float]:
+    """The norm of one gradient: of one process, of four ranks in a row, and of two groups of two."""
+    made = []
+    for how in ({"shard": "off"}, {"shard": "full"}, {"shard": "full", "shard_ranks": 2}):
+        settings = replace(SETTINGS, **how)
+        method = build_method("sft", teacher)
+        source, models = cast_of(method, model, SETTINGS), cast_of(method, model, settings)
+        alone(source)
+        if settings.shard == "off":
+            alone(models)
+        for phase, groups, now in credited(method, source):
+            step = Step(now.clock, models, settings)
+            models["policy"].optimiser.zero()
+            accumulate(groups, phase.learn, step)
+            made.append(float(models["policy"].optimiser.clip()))
+    return made
+
+
 def work(rank: int, world: int, folder: Path, find: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     """Meet the other ranks, and leave what this one found."""
     torch.set_num_threads(1)
@@ -318,6 +352,18 @@ def test_a_checkpoint_of_two_ranks_is_that_of_one(pair: tuple[Path, list[Any]]) 
     for (name, p), q in zip(models[0].named_parameters(), models[1].parameters(), strict=True):
         assert torch.allclose(p, q, rtol=1e-9, atol=1e-12), name
     assert [rank["resumed"] for rank in found] == [0.0, 0.0]
+
+
+@pytest.mark.slow
+def test_groups_of_ranks_that_each_hold_all_layers(small_model: Path, other_model: Path, tmp_path: Path) -> None:
+    """Their gradients and weights are those of one process, and so is the norm, which counts no copy twice."""
+    untied = make_model(tmp_path / "untied", tie_word_embeddings=False)
+    found = found_by(4, tmp_path, in_groups, small_model, untied, other_model)
+    for name, difference in found[0]["differences"].items():
+        assert difference < 1e-9, (name, difference)
+    for rank in found:
+        assert all(made["apart"] < 1e-5 and 0.4 < made["share"] < 0.6 for made in rank["loaded"])
+        assert rank["norms"] == pytest.approx([rank["norms"][0]] * 3, rel=1e-5)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="file modes")

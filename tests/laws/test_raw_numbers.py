@@ -1,7 +1,8 @@
 """A table with measured numbers names its raw file or its script: in its section, or at the top of the page.
 
 WITHOUT holds the sections that do not yet; it may only shrink. A page of a method (docs/methods) is written from
-benchmarks/curves.json.
+benchmarks/curves.json, that of a preference method from benchmarks/results/preference_methods.json
+(tests/tools/test_preference_results.py holds them equal).
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from conftest import SMALL, build_cast, build_method, credited, doubled, run_ranks
+from guards import guards
 from torch import Tensor
 
 from burnish.core.step import Step
@@ -20,6 +21,7 @@ from burnish.models.build import Models
 from burnish.models.ranks import Ranks
 from burnish.models.sharded_states import whole_states
 
+pytestmark = guards("models", "learn", "core", "forward", "distributed")
 SECONDS = 240.0  # for all methods of one batch
 SETTINGS = replace(SMALL, token_budget=60)  # several passes, of which the ranks have different numbers
 # Given replies, pairs, groups, critics, several phases, distillation, a reward model, adapters of none.

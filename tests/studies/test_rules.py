@@ -308,3 +308,10 @@ def test_after_and_reach() -> None:
     assert data.matrix("a", "after(m, 0.99)")[0, 0] == pytest.approx(0.5)
     assert data.matrix("a", "reach(0.65)")[0, 0] == pytest.approx(0.6)
     assert data.matrix("a", "reach(0.95)")[0, 0] == 1.0
+
+
+def test_one_number_a_run_is_averaged_over_the_tasks() -> None:
+    """Runs with 1 and 3 on two tasks: one column of 2, not two columns that would be resampled as a sample of tasks."""
+    rows = {"a": {task: [run("a", 0, [5], probed={"n": (value,)})] for task, value in (("x", 1.0), ("y", 3.0))}}
+    assert Runs(rows, ("x", "y")).matrix("a", "n").tolist() == [[2.0]]
+    assert Runs(rows, ("x", "y")).matrix("a", "n", "y").tolist() == [[3.0]]

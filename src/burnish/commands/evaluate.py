@@ -163,7 +163,7 @@ def _report(name: str, options: EvalOptions, console: Console) -> Report:
         source = with_tools(source, read_tools(options.tools))
     others = {"opponent": frozen(options.opponent)} if options.opponent else {}
     if others:
-        source = with_opponent(source, "opponent", "opponent")
+        source = with_opponent(source, ("opponent",), "opponent")
     scores = is_reward_model(name)
     measure = _measure(source, options, scores)
     guides = read_guides(options.guide, options.against)

@@ -142,13 +142,14 @@ def recipe(
 
 def makers() -> dict[str, Maker]:
     """The commands that can be stages, beside `train`."""
-    from burnish.commands import decontaminate, eval_reward, evaluate, pairs, rate, refusals, steps, toggle
+    from burnish.commands import decontaminate, eval_reward, evaluate, pairs, rate, refusals, revise, steps, toggle
     from burnish.recipes import formats
     from burnish.recipes.maker import Maker
 
     scorer: Any = {"positional": "model", "replies": False}  # the model may be a reward model or a classifier
     found = [
         Maker("pairs", pairs.PairsOptions, pairs.main, like=formats.preferences),
+        Maker("revise", revise.ReviseOptions, revise.main, like=formats.revised),
         Maker("steps", steps.StepsOptions, steps.main, like=formats.labelled_steps),
         Maker("rate", rate.RateOptions, rate.main, like=formats.rated),
         Maker("toggle", toggle.ToggleOptions, toggle.main, like=formats.toggled),

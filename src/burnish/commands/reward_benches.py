@@ -44,7 +44,9 @@ def of_pairs(bench: str, scorer: RewardScorer, source: Source, tasks: int) -> tu
     return numbers, [table, Text(said, style="dim")]
 
 
-def of_steps(name: str, source: Source, tasks: int, settings: Settings, device: str) -> tuple[Numbers, list[Table]]:
+def of_steps(
+    name: str, source: Source, tasks: int, settings: Settings, device: str
+) -> tuple[Numbers, list[Table | Text]]:
     """ProcessBench: of a process reward model in a directory, or of a judge."""
     from burnish.evals import reward_benches as benches
 

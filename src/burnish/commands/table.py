@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "arena": ("arena", "battles between models, judged in both orders, and their Elo"),
     "refusals": ("refusals", "why the replies of a dataset refuse, by a classifier"),
     "pairs": ("pairs", "preference data from a model, a task and a scorer"),
+    "revise": ("revise", "replies criticised and revised by principles (constitutional AI)"),
     "decontaminate": ("decontaminate", "training rows without those that evaluations contain"),
     "rate": ("rate", "how hard each prompt is for a model, as columns of a file"),
     "toggle": ("toggle", "demonstrations that think or not, as the system message says"),

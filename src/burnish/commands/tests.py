@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,6 +37,9 @@ class TestsOptions:
     """The JSONL file to write; it must not exist. Without it, only the measurements are printed."""
     rule: Annotated[str, Option(choices=("hardtests", "acecoder"))] = "hardtests"
     """How tests are made: hardtests or acecoder."""
+    writer: str = ""
+    """A model, or endpoint(URL, NAME), that first writes the tests: asserts for acecoder; inputs, generators, hacks and
+    a validator for hardtests. Of a row it reads the prompt and the first right program."""
     agree: Annotated[int, Option(at_least=1)] = 2
     """hardtests: how many right programs must give the same output."""
     seconds: Annotated[float, Option(above=0)] = 10.0
@@ -78,6 +82,7 @@ def _made(name: str, options: TestsOptions) -> tuple[list[dict[str, Any]], dict[
     measured = Measured()
     kept: list[dict[str, Any]] = []
     count = 0
+    written = _written(name, options)
     grader = CodeGrader(limits, workers=1, isolated=not options.unsafe_code)
     try:
         for rows in read_rows(name).values():
@@ -85,7 +90,8 @@ def _made(name: str, options: TestsOptions) -> tuple[list[dict[str, Any]], dict[
                 count += 1
                 with grader.box() as box:
                     make = _hard if options.rule == "hardtests" else _filtered
-                    changed = make(box, dict(row), options, limits, dropped, rows.where(index))
+                    asked = dict(row) | (written[count - 1] if written else {})
+                    changed = make(box, asked, options, limits, dropped, rows.where(index))
                     if changed is not None:
                         kept.append(changed[0])
                         _measure(box, changed[1], row, limits, measured)
@@ -93,6 +99,36 @@ def _made(name: str, options: TestsOptions) -> tuple[list[dict[str, Any]], dict[
         grader.end()
     summary = {"rows": count, "rows_with_tests": len(kept), "dropped": {k: n for k, n in dropped.items() if n}}
     return kept, {**summary, **_numbers(measured)}
+
+
+def _written(name: str, options: TestsOptions) -> list[dict[str, Any]]:
+    """The columns that the writer adds to each row; empty without a writer."""
+    if not options.writer:
+        return []
+    from burnish.core.step import Settings, Step
+    from burnish.core.types import Clock
+    from burnish.datagen import written_tests as written
+    from burnish.models.build import Models, build
+    from burnish.models.known_models import resolve
+    from burnish.score.judges import read_judge
+    from burnish.tasks.data.files import read_rows
+
+    judge, settings = read_judge(options.writer), Settings()
+    roles = dict(judge.models)
+    base = resolve(next(iter(roles.values())).source) if roles else None
+    step = Step(Clock(0, 1), build(roles, base, settings) if base else Models({}), settings)
+    ask = written.inputs_question
+    read_answer: Callable[[str], dict[str, Any]] = written.inputs_of
+    if options.rule == "acecoder":
+        ask, read_answer = written.asserts_question, lambda text: {"test_list": written.asserts_of(text)}
+    rows = [row for table in read_rows(name).values() for row in table]
+    asked = [ask(str(row.get("prompt") or row.get("question") or ""), _solution(row) or "") for row in rows]
+    return [{} if one.failed else read_answer(one.text) for (one,) in judge.ask(asked, step)]
+
+
+def _solution(row: dict[str, Any]) -> str | None:
+    """The first right program of a row."""
+    return next(iter(row.get("oracles") or []), None) or row.get("canonical_solution") or row.get("code")
 
 
 Changed = tuple[dict[str, Any], "Tests"]
@@ -126,8 +162,11 @@ def _filtered(
     from burnish.verifiers.code.synthesis import passed_by, single_tests
     from burnish.verifiers.code.tests import Asserts, Calls, Scripts, read_tests
 
+    if options.writer and not row.get("test_list"):
+        dropped["rows without tests"] += 1
+        return None
     tests = read_tests(row, str(row.get("prompt") or ""), where)
-    solution = next(iter(row.get("oracles") or []), None) or row.get("canonical_solution") or row.get("code")
+    solution = _solution(row)
     if tests is None or not solution:
         raise ValueError(
             f"{where}: acecoder needs tests and a reference solution (oracles, canonical_solution or code)"

@@ -85,7 +85,7 @@ class PlayedOn:
     def resume(self, step: Step, draw: Callable[[Step], list[Task]], playing: Playing) -> None:
         """After a resume: draw the tasks of the stored groups again, and play their episodes up to where they were."""
         stored, self._stored = self._stored, []
-        found: list[tuple[Episode, dict[str, Any]]] = []
+        resumed: list[tuple[Episode, dict[str, Any]]] = []
         tasks: dict[Clock, list[Task]] = {}
         for one in stored:
             born = replace(step.clock, step=one["born"][0], tick=one["born"][1])
@@ -94,10 +94,10 @@ class PlayedOn:
                 tasks[born] = draw(then)
             [episodes] = playing.begin([tasks[born][one["place"]]], then)
             self.groups.append(OpenGroup(born, one["place"], episodes))
-            found += zip(episodes, one["episodes"], strict=True)
-        if found:
-            with ThreadPoolExecutor(min(_REPLAYS, len(found)), "resume") as pool:
-                list(pool.map(lambda both: bring_to(*both), found))
+            resumed += zip(episodes, one["episodes"], strict=True)
+        if resumed:
+            with ThreadPoolExecutor(min(_REPLAYS, len(resumed)), "resume") as pool:
+                list(pool.map(lambda both: bring_to(*both), resumed))
 
 
 class Enough(Arriving):
@@ -138,6 +138,11 @@ def playing_on(rollout: Rollout, playing: Playing, opened: PlayedOn, draw: Calla
     def call(tasks: list[Task], step: Step) -> list[Group]:
         if step.measures:
             return rollout.call(tasks, step)
+        if step.models.ranks.divides:
+            raise ValueError(
+                "episodes that wait for the next step do not work with several --ranks: environments answer each rank "
+                "at another time; leave out --chunk, --train-when and --step-deadline, or --ranks"
+            )
         opened.resume(step, draw, playing)
         for episode in opened.episodes():
             episode.models = step.models
@@ -157,7 +162,7 @@ def playing_on(rollout: Rollout, playing: Playing, opened: PlayedOn, draw: Calla
         opened.groups = [group for group in groups if not group.over]
         note_episodes([episode for group in done for episode in group.episodes], step)
         step.notes.count(UNFINISHED, opened.replies())
-        return [found for group in done for found in playing.groups(group.episodes)]
+        return [seat for group in done for seat in playing.groups(group.episodes)]
 
     return replace(rollout, name=f"{rollout.name}, some played on", call=call, state=(*rollout.state, opened))
 

@@ -256,7 +256,8 @@ class Agents:
     agent_pays: bool = False
     """The number that the agent returns or posts is the reward, in place of the task's verifier."""
     opponent: str | None = None
-    """Who has the other seats of an environment: self, start, snapshot(10) or a model (docs/environments.md)."""
+    """Who has the other seats of an environment: self, start, snapshot(10), league(4, 10), a model, or SEAT=MODEL for
+    each seat (docs/environments.md)."""
     turns: Count = 16
     """With an environment, tools or an agent: the most replies of one episode."""
     cut_turn: Annotated[str, Option(choices=("close", "end"))] = "close"
@@ -301,6 +302,8 @@ class Memory:
     """What several --ranks divide besides the work. optimiser: AdamW's moments (ZeRO stage 1), bit for bit the same
     weights; states: moments, gradients and fp32 weights (stage 2): 2 bytes a weight stay whole, the compute copy; full:
     the weights, too, layer by layer (stage 3, FSDP2), for a model that does not fit one GPU."""
+    shard_ranks: Annotated[int, Option(at_least=0)] = may_change(0)
+    """With --shard full, how many ranks divide the layers, such as the GPUs of a machine (HSDP). 0: all ranks."""
     context_ranks: Count = may_change(1)
     """How many of the --ranks divide the tokens of each training pass (Ulysses attention), for rows that are too long
     for one GPU. It cannot change the gradient."""
@@ -308,8 +311,8 @@ class Memory:
     """When one of the --ranks of a machine is lost (killed, stopped, hanging), resume from the last checkpoint with
     those that are left; --save-every 1 then loses no more than the step at hand."""
     rank_timeout: Annotated[float | None, Option(above=0)] = may_change(None)
-    """Seconds after which a rank ends the run that does nothing while others wait for it: it finishes no unit of work
-    and does not compute. By default 30 while it samples, and an hour where a user's code or a download may wait."""
+    """Seconds after which a rank that finishes no unit of work while others wait ends the run. By default 30 while it
+    samples, an hour elsewhere; one that computes, while it samples: 20 times its longest decode step, at least 30."""
     token_budget: CountOrNone = may_change(None)
     """Tokens in one micro-batch; by default 8192, on a GPU as many as keep it busy. It cannot change the gradient."""
     packed: bool = may_change(True)
@@ -392,20 +395,6 @@ class RayOptions:
 
 
 GROUPS = (
-    Common,
-    SamplingReplies,
-    Data,
-    Optimisation,
-    Evaluation,
-    Saving,
-    LoraOptions,
-    Template,
-    Rewards,
-    Agents,
-    Records,
-    Memory,
-    SamplingAhead,
-    Filling,
-    Engines,
-    RayOptions,
+    *(Common, SamplingReplies, Data, Optimisation, Evaluation, Saving, LoraOptions, Template, Rewards),
+    *(Agents, Records, Memory, SamplingAhead, Filling, Engines, RayOptions),
 )

@@ -50,6 +50,7 @@ COUNTERPARTS: dict[str, str] = {
     "critic": "critic.model.path",
     "optimiser": "optim optimizer",
     "shard": "shard_optimiser zero_stage sharding_strategy",
+    "shard_ranks": "hsdp_shard_dim_size dp_shard_size fsdp_size hybrid_shard",
     "context_ranks": f"context_parallel_size sequence_parallel_size cp_size {_ACTOR}.ulysses_sequence_parallel_size",
     "weight_decay": f"adam_weight_decay l2 {_ACTOR}.optim.weight_decay",
     "clip": f"max_grad_norm grad_clip max_norm gradient_clip_val gradient_clipping {_ACTOR}.grad_clip",

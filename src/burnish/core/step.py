@@ -57,6 +57,7 @@ class Settings:
     weight_decay: float = 0.0
     optimiser: str = "adamw"  # adamw; adamw16bit, adamw8bit: its moments in bf16 or in 8 bits
     shard: str = "off"  # what ranks divide besides the rows: off, optimiser, states or full
+    shard_ranks: int = 0  # with shard full: ranks that divide the layers, in groups that each hold all; 0: all ranks
     context_ranks: int = 1  # ranks that divide the tokens of a pass
     master_weights: str = "float32"  # float32; split or bfloat16: trained weights in bf16 (models/compact_adamw.py)
     only: str | None = None  # the parts of a model that sees which learn: connector, language, tower; None: all

@@ -219,14 +219,14 @@ def _notes(columns: dict[str, Trace | list[Trace]]) -> Row:
     """Who wrote a reply, under which principle, and what a judge said about it, where there are several writers,
     principles or critiques: a column for each suffix of a name.
     """
-    found: Row = {}
+    noted: Row = {}
     for suffix, said in columns.items():
         traces = said if isinstance(said, list) else [said]
         for note, name in ((WRITTEN_BY, "model"), (ASKED_UNDER, "principle"), (FEEDBACK, "critique")):
             values = [trace.note.get(note) for trace in traces]
             if any(values):
-                found[name + suffix] = values if isinstance(said, list) else values[0]
-    return found
+                noted[name + suffix] = values if isinstance(said, list) else values[0]
+    return noted
 
 
 def _stored(ratings: Mapping[str, float]) -> list[Row]:

@@ -47,18 +47,18 @@ class Writer:
 def read_writers(text: str) -> list[Writer]:
     """The writers that a text names, with a plus sign between them. The first model of the run is the policy."""
     pieces = [text] if Path(text).exists() else _pieces(text)
-    found: list[Writer] = []
+    named: list[Writer] = []
     for piece in pieces:
         if piece.startswith("endpoint("):
             judge = read_judge(piece)
             assert isinstance(judge, EndpointJudge)
-            found.append(Writer(judge.name, endpoint=judge))
+            named.append(Writer(judge.name, endpoint=judge))
         else:
-            local = sum(not one.endpoint for one in found)
-            found.append(Writer(piece, f"writer_{local}" if local else "policy"))
-    if len({one.name for one in found}) < len(found):
+            local = sum(not one.endpoint for one in named)
+            named.append(Writer(piece, f"writer_{local}" if local else "policy"))
+    if len({one.name for one in named}) < len(named):
         raise ValueError(f"--model {text!r} names a model twice; name each once")
-    return found
+    return named
 
 
 def _pieces(text: str) -> list[str]:
@@ -137,12 +137,12 @@ def several(writers: Sequence[Writer], n: int, principles: Sequence[str], sampli
 def _asked(task: Task, writers: Sequence[Writer], n: int, principles: Sequence[str]) -> list[_Asked]:
     names = _drawn(len(writers), n, "writers", task.key)
     lines = _drawn(len(principles), n, "principles", task.key)
-    found = []
+    replies = []
     for i in range(n):
         principle = principles[lines[i]] if lines else ""
         said = replace(task, prompt=_under(task, principle)) if principle else task
-        found.append(_Asked(task, said, i, writers[names[i]], principle))
-    return found
+        replies.append(_Asked(task, said, i, writers[names[i]], principle))
+    return replies
 
 
 def _drawn(size: int, n: int, *what: object) -> list[int]:
@@ -170,10 +170,12 @@ def _by_model(own: Sequence[_Asked], writer: Writer, sampling: Sampling, step: S
     traces = [reply.trace() for reply in replies]
     if writer.role == "policy" and not any(one.principle for one in own):
         return list(traces)
-    found: list[Trace | None] = []
+    traces_of_text: list[Trace | None] = []
     for one, trace in zip(own, traces, strict=True):
-        found.append(_read_again(one, reply_text(trace, model.chat), trace.note.get("stopped") == "length", policy))
-    return found
+        traces_of_text.append(
+            _read_again(one, reply_text(trace, model.chat), trace.note.get("stopped") == "length", policy)
+        )
+    return traces_of_text
 
 
 def _read_again(one: _Asked, text: str, cut: bool, chat: Chat) -> Trace:
@@ -206,11 +208,11 @@ def _by_endpoint(own: Sequence[_Asked], writer: Writer, sampling: Sampling, step
             "seed": noise % 2**31,
         }
     answers = judge.answers(bodies, _written, step)
-    found: list[Trace | None] = []
+    traces_of_text: list[Trace | None] = []
     for one, key in zip(own, keys, strict=True):
         said = answers[key]
-        found.append(None if "why" in said else _read_again(one, str(said["text"]), bool(said["cut"]), chat))
-    return found
+        traces_of_text.append(None if "why" in said else _read_again(one, str(said["text"]), bool(said["cut"]), chat))
+    return traces_of_text
 
 
 def _written(reply: dict[str, Any]) -> dict[str, Any] | None:

@@ -10,8 +10,9 @@ hub, which tells all who is lost:
     silent    nothing came from its machine for SILENCE seconds
     idle      others wait for it, and it neither finishes a unit of work nor computes, for as long as it allowed itself
               (util/work_units.py)
+    busy      others wait for it, and it computes without finishing a unit, for as long as it allowed itself
 
-A rank that computes is never lost. Time in which a process was not running itself (a
+Time in which a process was not running itself (a
 suspended machine or job) does not count. Who connects must know a random token, which the ranks exchange over gloo.
 """
 
@@ -37,8 +38,8 @@ GRACE = 2.0  # seconds that the others have to end before a stopped rank is kill
 JOIN = 60.0  # seconds that a rank has to connect to the hub
 LONGEST = 256  # bytes of a line
 DONE = b"done"  # a rank says it before it ends in an orderly way
-ENDED, STOPS, SILENT, IDLE = "ended", "stopped", "silent", "idle"
-UNITS = struct.Struct("<Qd?40s")  # what a rank writes of its work: util/work_units.py, which this file cannot import
+ENDED, STOPS, SILENT, IDLE, BUSY = "ended", "stopped", "silent", "idle", "busy"
+UNITS = struct.Struct("<Qdd?40s")  # what a rank writes of its work: util/work_units.py, which this file cannot import
 COMPUTES = 0.02  # of a core: a process that takes less, with all below it, does not compute
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -87,17 +88,28 @@ def seconds_of(pid: int) -> float:
 
 @dataclass(frozen=True)
 class Work:
-    """What is known of a rank's work: for how long it has done nothing, what it allows itself, whether it waits."""
+    """What is known of a rank's work.
+
+    idle, allowed  for how many seconds it has done nothing, and how many it allows itself
+    busy, most     the same without finishing a unit, whether it computes or not
+    """
 
     idle: float
     allowed: float
+    busy: float
+    most: float
     waits: bool
     what: str
 
     @property
     def hangs(self) -> bool:
-        """Whether it has done nothing for too long, if others wait for it."""
-        return not self.waits and self.idle > self.allowed
+        """Whether it has done nothing, or finished nothing, for too long, if others wait for it."""
+        return not self.waits and (self.idle > self.allowed or self.busy > self.most)
+
+    @property
+    def verdict(self) -> tuple[str, float]:
+        """How it hangs, and for how long."""
+        return (IDLE, self.idle) if self.idle > self.allowed or self.idle >= self.most else (BUSY, self.busy)
 
 
 class WorkWatch:
@@ -105,30 +117,31 @@ class WorkWatch:
 
     def __init__(self, pid: int, file: Path) -> None:
         self.pid, self.file = pid, file
-        self.units, self.spent, self.idle = -1, 0.0, 0.0
+        self.units, self.spent, self.idle, self.busy = -1, 0.0, 0.0, 0.0
 
     def look(self, passed: float) -> Work | None:
         """passed: the seconds since the last look, of which only a few count; None before the rank has written."""
         try:
-            units, allowed, waits, what = UNITS.unpack(self.file.read_bytes())
+            units, allowed, most, waits, what = UNITS.unpack(self.file.read_bytes())
         except (OSError, struct.error):
             return None
         passed = min(passed, 2 * BEAT)
-        self.idle = 0.0 if units != self.units or waits else self.idle + passed
+        rests = units != self.units or waits
+        self.idle, self.busy = (0.0, 0.0) if rests else (self.idle + passed, self.busy + passed)
         self.units = units
         if self.idle:  # it is looked at closely only while it finishes nothing
             spent = seconds_of(self.pid)
             if spent - self.spent > COMPUTES * passed:
                 self.idle = 0.0
             self.spent = spent
-        return Work(self.idle, allowed, bool(waits), what.rstrip(b"\0").decode("ascii", "replace"))
+        return Work(self.idle, allowed, self.busy, most, bool(waits), what.rstrip(b"\0").decode("ascii", "replace"))
 
 
 def hanging(works: dict[int, Work]) -> int | None:
     """The rank that others wait for and that hangs; None where there is none."""
     if not any(work.waits for work in works.values()):
         return None
-    return max((rank for rank, work in works.items() if work.hangs), key=lambda rank: works[rank].idle, default=None)
+    return max((rank for rank, work in works.items() if work.hangs), key=lambda rank: works[rank].busy, default=None)
 
 
 class Lines:
@@ -237,9 +250,10 @@ class Beside:
                 self._tell(f"done {link.rank}")
             elif words == [STOPS]:
                 self._lose(link.rank, STOPS)
-            elif len(words) == 5 and words[0] == "work":
+            elif len(words) == 7 and words[0] == "work":
                 with contextlib.suppress(ValueError):
-                    self.works[link.rank] = Work(float(words[1]), float(words[2]), words[3] == "1", words[4])
+                    idle, allowed, busy, most = map(float, words[1:5])
+                    self.works[link.rank] = Work(idle, allowed, busy, most, words[5] == "1", words[6])
 
     def _known(self, word: str) -> bool:
         return hmac.compare_digest(word.encode(), self.token.encode())
@@ -248,7 +262,7 @@ class Beside:
         """Pass on what the hub says. A rank that is stopped would never end by itself."""
         if words[:1] in (["lost"], ["done"]):
             self._say(" ".join(words))
-        if words[:2] == ["lost", str(self.rank)] and words[2:3] in ([STOPS], [IDLE]):
+        if words[:2] == ["lost", str(self.rank)] and words[2:3] in ([STOPS], [IDLE], [BUSY]):
             self.ends_at = time.monotonic() + GRACE
 
     def _beat(self) -> None:
@@ -276,12 +290,14 @@ class Beside:
         if own is None:
             return
         if self.rank:
-            self._tell(f"work {own.idle:.1f} {own.allowed:.1f} {int(own.waits)} {own.what or '-'}")
+            seconds = f"{own.idle:.1f} {own.allowed:.1f} {own.busy:.1f} {own.most:.1f}"
+            self._tell(f"work {seconds} {int(own.waits)} {own.what or '-'}")
             return
         self.works[0] = own
         lost = hanging(self.works)
         if lost is not None:
-            self._lose(lost, f"{IDLE} {self.works[lost].idle:.0f} {self.works[lost].what or '-'}")
+            how, seconds_lost = self.works[lost].verdict
+            self._lose(lost, f"{how} {seconds_lost:.0f} {self.works[lost].what or '-'}")
             if lost == 0:
                 self.ends_at = min(self.ends_at, time.monotonic() + GRACE)
 

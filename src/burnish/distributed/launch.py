@@ -108,7 +108,7 @@ def _remove_orphaned(folder: Path, launcher: int) -> None:
 
 
 def check_elastic(elastic: bool) -> None:
-    """Raise where ranks were not started by the launcher of one machine: nobody would start those that are left."""
+    """Raise where ranks were not started by the launcher of one machine, who alone can start those that are left."""
     if elastic and placed().world > 1 and (ADDRESS in os.environ or MEETING not in os.environ):
         raise ValueError(
             "--elastic works with --ranks on one machine, whose launcher starts the ranks that are left again; with "
@@ -172,7 +172,7 @@ def _launch_once(
     with temporary as place, _signals_pass_by() as received:
         folder = Path(place)
         first = node.number * world if node is not None else 0
-        begun = folder / RUN  # the run has a folder: before that there is nothing to go on with
+        begun = folder / RUN  # the run has a folder: before that there is nothing to resume
         started = [_start(words, rank, world, folder, node, gpus) for rank in range(world)]
         launched = Launched(
             started,

@@ -1,8 +1,8 @@
 """The ranks that this process started: which of them is lost, the sentence about it, and the end of all.
 
-A rank is lost when its process has ended before the run is done, or has been stopped by a signal for a while. One that
-computes is never lost: its state is read from /proc, and it need not answer. One that does nothing while others wait
-for it is lost after the time that it allowed itself (util/work_units.py).
+A rank is lost when its process has ended before the run is done, or has been stopped by a signal for a while. Its state
+is read from /proc, and it need not answer. One that does nothing while others wait for it, or finishes nothing, is lost
+after the time that it allowed itself (util/work_units.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from burnish.distributed.heartbeat import STOPPED, StopWatch, WorkWatch, hanging
-from burnish.distributed.peers import idle_sentence, lost_sentence
+from burnish.distributed.peers import hang_sentence, lost_sentence
 from burnish.distributed.ray.watchdog import Processes, alive, descendants, having
 from burnish.models.ranks import MEETING
 from burnish.util.failures import LOST_RANK
@@ -112,7 +112,7 @@ class Launched:
         rank = hanging(works)
         if rank is None:
             return False
-        self.stopped, self.idle = rank, idle_sentence(works[rank].idle, works[rank].what)
+        self.stopped, self.idle = rank, hang_sentence(*works[rank].verdict, works[rank].what)
         self._kill(self.ranks[rank])
         return True
 

@@ -31,9 +31,14 @@ HOW = {
 }
 
 
-def idle_sentence(seconds: float, what: str) -> str:
-    """What a rank did that hung."""
+def hang_sentence(how: str, seconds: float, what: str) -> str:
+    """What a rank did that hung. how: idle or busy."""
     doing = f" (it was {what})" if what.strip("-") else ""
+    if how == heartbeat.BUSY:
+        return (
+            f"computed for {seconds:.0f} s while others waited for it{doing}, and finished no unit of work; "
+            "--rank-timeout sets the limit"
+        )
     return (
         f"did nothing for {seconds:.0f} s while others waited for it{doing}: no unit of work was done, and it computed "
         "nothing; --rank-timeout sets the limit"
@@ -116,8 +121,10 @@ class Peers:
             if words[:1] == ["done"]:
                 self.done.add(int(words[1]))
             elif words[:1] == ["lost"]:
-                idle = words[2] == heartbeat.IDLE
-                self._lose(int(words[1]), idle_sentence(float(words[3]), words[4]) if idle else HOW[words[2]])
+                hangs = words[2] in (heartbeat.IDLE, heartbeat.BUSY)
+                self._lose(
+                    int(words[1]), hang_sentence(words[2], float(words[3]), words[4]) if hangs else HOW[words[2]]
+                )
                 break
         if self.sentence:
             time.sleep(END_SECONDS)

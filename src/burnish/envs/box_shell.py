@@ -1,4 +1,4 @@
-"""A shell in the sandbox, and `--tools shell`: real programs on files that exist in memory only.
+"""A shell in the sandbox, and `--tools bash`: real programs on files that exist in memory only.
 
 A call runs one command line of bash (or sh) in a process of its own (sandbox/code/shell.py): without network, without
 files of the machine but its programs and libraries, which are read-only, within limits of time, memory, processes and
@@ -74,7 +74,7 @@ class BoxShell:
         if "\x00" in command:
             return self, Did("", 1, "a command cannot have a NUL character")
         data = {"files": self.files, "folder": self.folder, "command": command.encode("utf-8", "replace").decode()}
-        run = pool(LIMITS.within(self.seconds), programs=True).run([Child("shell", data)])
+        run = pool(LIMITS.within(self.seconds), programs=True).run([Child("command", data)])
         child = run.children[0]
         printed = child.printed.decode("utf-8", "replace").replace("\x00", "")
         if run.late:
@@ -131,7 +131,7 @@ def _files(told: Json) -> dict[str, Entry] | None:
 
 
 def shell_tools(place: str) -> list[Tool]:
-    """The tool `shell`. place: a folder whose files each episode begins with; empty for none."""
+    """The tool `bash`. place: a folder whose files each episode begins with; empty for none."""
     start = BoxShell.of(_folder(place) if place else {})
 
     class Shell:
@@ -140,7 +140,7 @@ def shell_tools(place: str) -> list[Tool]:
         def __init__(self) -> None:
             self._state = start
 
-        def shell(self, command: str) -> str:
+        def bash(self, command: str) -> str:
             """Run a command line of bash. Files stay for the next call; variables do not.
 
             Args:
@@ -149,14 +149,14 @@ def shell_tools(place: str) -> list[Tool]:
             self._state, did = self._state.run(command)
             return did.shown
 
-    Shell.shell.__annotations__ = {"command": str, "return": str}
+    Shell.bash.__annotations__ = {"command": str, "return": str}
     return Tool.all_of(Shell)
 
 
 def _folder(place: str) -> dict[str, str | bytes | None]:
     root = expanded(place)
     if not root.is_dir():
-        raise ValueError(f"--tools shell:{place} is no folder; give one whose files the shell begins with")
+        raise ValueError(f"--tools bash:{place} is no folder; give one whose files the shell begins with")
     found: dict[str, str | bytes | None] = {}
     size = 0
     for path in sorted(root.rglob("*")):
@@ -167,7 +167,7 @@ def _folder(place: str) -> dict[str, str | bytes | None]:
         size += path.stat().st_size if path.is_file() else 0
         if size > MOST_BYTES or len(found) > LIMITS.files // 2:
             raise ValueError(
-                f"--tools shell:{place} has more than {MOST_BYTES >> 20} MiB or {LIMITS.files // 2} files; give a "
+                f"--tools bash:{place} has more than {MOST_BYTES >> 20} MiB or {LIMITS.files // 2} files; give a "
                 "smaller folder: each call of the shell copies it"
             )
     return found

@@ -8,12 +8,14 @@ from burnish.envs.guarded import Failure, GuardedEnv
 MOST = 200  # actions of an expert in one episode
 
 
-def expert_episode(env: GuardedEnv, task: object, seed: int) -> list[Message]:
+def expert_episode(env: GuardedEnv, task: object, seed: int, seat: str = "") -> list[Message]:
     """The conversation of an episode in which `expert()` chooses every action: that of the policy's seat.
 
+    seat: another one, which the expert then plays as well, so that the environment does not; empty where it has no turn
     It ends with the last action. Raises Failure where the environment fails, or has not ended after MOST actions.
     """
-    seen = env.observed(env.begin_reset(task, seed))
+    wanted = seat
+    seen = env.observed(env.begin_reset(task, seed, seated=bool(wanted)))
     talks: dict[str, list[Message]] = {}
     for _ in range(MOST):
         seat, said = env.seat(), env.expert()
@@ -21,6 +23,8 @@ def expert_episode(env: GuardedEnv, task: object, seed: int) -> list[Message]:
         outcome = env.outcome(env.begin_step(said))
         if outcome.over:
             env.close()
+            if wanted:
+                return talks.get(wanted, [])
             return talks.get(env.seats()[0]) or next(iter(talks.values()))
         seen = outcome.observation
     raise Failure(f"expert() of the environment has not ended the episode after {MOST} actions")

@@ -18,20 +18,20 @@ _KINDS: dict[str, Callable[[str], list[Tool]]] = {
     "sql": sql_tools,
     "folder": folder_tools,
     "python": python_tools,
-    "shell": shell_tools,
+    "bash": shell_tools,
 }
 
 
 def read_tools(text: str) -> list[Tool]:
     """The tools that a text names: my_tools.py:search,my_tools.py:Notebook (a class, whose methods are
     tools with a state), mcp:COMMAND for those of a server, sql:FILE for a
-    database, folder:DIR for documents, python for an interpreter, shell or
-    shell:DIR for a shell."""
+    database, folder:DIR for documents, python for an interpreter, bash or
+    bash:DIR for a shell."""
     found: list[Tool] = []
     makers: dict[str, str] = {}  # by the name in small letters: search beside Search is a mistake, or a trap
     for piece in (piece.strip() for piece in text.split(",") if piece.strip()):
         kind, colon, place = piece.partition(":")
-        if kind in _KINDS and (colon or kind in ("python", "shell")):
+        if kind in _KINDS and (colon or kind in ("python", "bash")):
             added = _KINDS[kind](place)
         else:
             named = load_function(piece, "tool")

@@ -6,7 +6,7 @@ Each probe gives named lists of numbers; studies read them as measures (studies/
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -81,9 +81,8 @@ def right_replies(asked: Asked, *, k: int = 64, tasks: int = 50) -> Measures:
         pairs = zip(streams, masks, strict=True)
         logps0 = [float(stream["logp"][mask].double().sum()) for stream, mask in pairs]
         share, share0 = len(traces) / k, sum(right0) / k
-        mean, mean0 = sum(logps) / len(traces), sum(logps0) / len(traces)
-        entropies.append(-mean + _log(share))
-        kls.append(mean - mean0 - _log(share) + _log(share0))
+        entropies.append(conditional_entropy(logps, share))
+        kls.append(conditional_kl(logps, logps0, share, share0))
     measures: Measures = {"distinct_right": tuple(distinct)}
     if entropies:
         measures |= {"right_entropy": (_mean(entropies),), "right_kl": (_mean(kls),)}
@@ -166,9 +165,15 @@ def _continued(asked: Asked, begun: list[tuple[Task, str]]) -> list[str]:
     return [model.chat.text(one.tokens) for one in model.generate(requests)]
 
 
-def _mean(values: list[float]) -> float:
+def conditional_entropy(logps: Sequence[float], share: float) -> float:
+    """H(pi | right) = -mean log pi(y) + log P over right replies y, with the probability P of a right reply."""
+    return -_mean(logps) + math.log(share)
+
+
+def conditional_kl(logps: Sequence[float], logps0: Sequence[float], share: float, share0: float) -> float:
+    """KL(pi | right || pi0 | right) = mean (log pi(y) - log pi0(y)) - log P + log P0 over right replies y of pi."""
+    return _mean(logps) - _mean(logps0) - math.log(share) + math.log(share0)
+
+
+def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
-
-
-def _log(share: float) -> float:
-    return math.log(share)

@@ -125,6 +125,48 @@ FIRST_ERROR = Template(
     + "End with one line: First error: N, where N is the number of the first step with an error, and -1 if all steps "
     "are right. Steps are numbered from 0.",
 )
+CONSIDER = Template(
+    "consider",
+    1,
+    "You check the reply to a request by this principle: $principle\n\n"
+    + _DATA
+    + "Say in a few sentences in which ways the reply departs from the principle, or that it does not.",
+)
+CONSIDER_BRIEF = Template("consider_brief", 1, "$data\n$principle?", digits=3)
+REVISE = Template(
+    "revise",
+    1,
+    "You rewrite the reply to a request so that it follows this principle: $principle\n\n"
+    + _DATA
+    + "Take the critique into account where it is right, and keep what was good. Write the new reply and nothing else.",
+)
+REVISE_BRIEF = Template("revise_brief", 1, "$data\nBetter:", digits=3)
+ANSWER = Template(
+    "answer",
+    1,
+    "A request follows, and thoughts about it by another model.\n\n"
+    + _DATA
+    + "Answer the request with the help of these thoughts. Write the answer and nothing else.",
+)
+ANSWER_BRIEF = Template("answer_brief", 1, "$data\nAnswer:", digits=3)
+WRITE_ASSERTS = Template(
+    "write_asserts",
+    1,
+    "A programming problem and a solution follow.\n\n"
+    + _DATA
+    + "Write $count tests of the function, as lines of Python that begin with assert, inside one block ```python ... "
+    "```: usual cases, edge cases, large ones. Each compares a call with the right value.",
+)
+WRITE_INPUTS = Template(
+    "write_inputs",
+    1,
+    "A programming problem whose programs read standard input, and a solution, follow.\n\n"
+    + _DATA
+    + "Write, each in a block of its own: about ten inputs, small ones and edge cases, as ```input ... ```; functions "
+    "generate_1(), generate_2(), ... without arguments that return a random input as a string, as ```python ... ```; "
+    "functions hack_1(), hack_2(), ... that return inputs on which slow or careless programs fail, as ```python ... "
+    "```; and validate(text), which says whether an input obeys all constraints, as ```python ... ```.",
+)
 META_CRITIQUE = Template(
     "meta_critique",
     1,
@@ -172,6 +214,14 @@ TEMPLATES = {
         GRADED_PAIR_BRIEF,
         CRITIQUE,
         OPINION,
+        ANSWER,
+        ANSWER_BRIEF,
+        WRITE_ASSERTS,
+        WRITE_INPUTS,
+        CONSIDER,
+        CONSIDER_BRIEF,
+        REVISE,
+        REVISE_BRIEF,
         FIRST_ERROR,
         META_CRITIQUE,
         REFINE_RUBRIC,

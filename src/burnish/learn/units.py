@@ -86,10 +86,10 @@ def note_tasks(notes: Notes, term: Term, live: Live, weights: Tensor, micro: Mic
         rows = {"token": live.row, "pair": live.pairs[:, 0]}.get(term.unit)
         firsts = torch.tensor([one[0] for one in live.lists]) if rows is None else rows.cpu()
         owners = groups[firsts.long()]
-    found = owners.unique().tolist()
+    present = owners.unique().tolist()
     for name, (x, where) in live.noted.items():
         counted = (weights if where is None else weights * where).double().cpu()
         summed = counted * x.double().cpu()
-        for group in found:
+        for group in present:
             inside = owners == group
             notes.add(f"{term.name}/{name}{OF_TASK}{group}", float(summed[inside].sum()), float(counted[inside].sum()))

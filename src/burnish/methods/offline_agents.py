@@ -42,6 +42,9 @@ def filtered_bc(
 
     share = 1 is behaviour cloning (SFT on all replies). Departure: the threshold is that of the episodes read so far,
     where LMRL-Gym takes it over the whole data set; after one epoch of a data set of at most 10,000 it is the same.
+    Of LMRL-Gym's eight tasks five have a small analogue here (`maze`, `text_nav`, `wordle`, `twenty_questions`,
+    `deal`). Missing: chess, chess endgames, guess-my-city, and its recorded episodes; recorded ones come with `guess`
+    and `bandit` alone.
     """
     returns = select.Returns("returns")
     return method(
@@ -89,7 +92,9 @@ def ilql(
     cql the critics imitate. Episodes end with their last reply (V = 0 there). Departures: each critic is a copy of the
     model, where the released code has heads on a trunk; both start with Q = 0. Two equal copies would stay equal on the
     same data, so an episode trains one of the two critics each time it is read, in turn. gamma, tau and the 1/2 are the
-    released code's; its cql is 0.01 to 1, beta 1 to 32 by task, of which ours are what works on `tiny`.
+    released code's; its cql is 0.01 to 1, beta 1 to 32 by task, of which ours are what works on `tiny`. The imagination
+    engine's dialogues are written first, by `burnish imagine ... --out dialogues.jsonl`; this is its second half, with
+    --task dialogues.jsonl.
     """
     returns, critics = select.Returns("returns"), ("target1", "target2")
     values = Phase(

@@ -133,7 +133,7 @@ def build(
     by_name: dict[str, Model] = {}
     trained_in = torch.float32 if settings.master_weights == "float32" else torch.bfloat16
     token_room, ranks = TokenRoom(settings.token_budget), here()
-    mesh = mesh_of(ranks, where) if settings.shard == "full" and ranks.connected else None
+    mesh = mesh_of(ranks, where, settings.shard_ranks) if settings.shard == "full" and ranks.connected else None
     loader, turns = Loader(where, lora, trained_in, mesh, settings.context_ranks == 1), Turns(ranks.lowest)
     if mesh is not None:
         ranks.at_end(turns.leave)

@@ -5,6 +5,9 @@ layer computes, the ranks send each other their rows (all-gather); afterwards th
 backward pass gradients are summed over the ranks (reduce-scatter), each keeping its rows. What is outside the layers
 (embeddings, final norm, head) stays whole on every rank: the head and the embeddings are read outside of any forward.
 
+With `--shard-ranks S` groups of S ranks each hold all layers between them (HSDP: a mesh of copies x parts): weights are
+gathered within a group, on its machine's fast links; gradients are summed within it, and then over the groups.
+
 FSDP2 takes means over the ranks; burnish's losses are sums that one place has divided already, so means are turned off.
 Weights are gathered by hooks of a layer's forward, so a layer must be called, not read; for sampling all of them are
 gathered for a while (`gather`), where they fit. Passes are made in turns (models/turns.py), as exchanges need all
@@ -84,11 +87,25 @@ def divide_layers(module: nn.Module, mesh: DeviceMesh) -> None:
             unit.set_force_sum_reduction_for_comms(True)  # else gloo is asked for a sum with a factor, which it lacks
 
 
-def mesh_of(ranks: Ranks, device: torch.device) -> DeviceMesh:
-    """All ranks in a row."""
+def mesh_of(ranks: Ranks, device: torch.device, parts: int = 0) -> DeviceMesh:
+    """All ranks in a row; or, with `parts`, in rows of so many ranks, each of which holds all layers."""
     from torch.distributed.device_mesh import init_device_mesh
 
-    return init_device_mesh(device.type, (ranks.world,))
+    if parts in (0, ranks.world):
+        return init_device_mesh(device.type, (ranks.world,))
+    return init_device_mesh(device.type, (ranks.world // parts, parts), mesh_dim_names=("copies", "parts"))
+
+
+def part_of(mesh: DeviceMesh) -> tuple[int, int]:
+    """Which part of a divided weight this rank holds, and how many parts there are."""
+    last = mesh.ndim - 1
+    return mesh.get_local_rank(last), mesh.size(last)
+
+
+def mesh_under(weight: Tensor) -> DeviceMesh:
+    """The ranks that divide a weight."""
+    mesh: DeviceMesh = weight.device_mesh  # type: ignore[attr-defined]  # `is_divided` was asked before
+    return mesh
 
 
 class Divided(Protocol):
@@ -218,21 +235,29 @@ def whole_of(weight: Tensor, ranks: Ranks, owner: int) -> Tensor | None:
     """A whole weight in the memory of the owner's host; None on the other ranks. All ranks call it together."""
     if not is_divided(weight):
         return weight.detach().cpu() if ranks.rank == owner else None
-    row = weight.numel() // weight.shape[0]
-    counts = [(rows.stop - rows.start) * row for rows in rows_of(weight.shape[0], ranks.world)]
-    flat = collected(held(weight.detach()).reshape(-1), counts, ranks, owner)
+    flat = collected(held(weight.detach()).reshape(-1), numbers_of(weight), ranks, owner)
     return None if flat is None else flat.view(weight.shape)
 
 
+def numbers_of(weight: Tensor) -> list[int]:
+    """How many numbers of a divided weight each of its parts has."""
+    row, (_, parts) = weight.numel() // weight.shape[0], part_of(mesh_under(weight))
+    return [(rows.stop - rows.start) * row for rows in rows_of(weight.shape[0], parts)]
+
+
 def collected(own: Tensor, counts: Sequence[int], ranks: Ranks, owner: int) -> Tensor | None:
-    """The flat numbers of all ranks, one after the other, on the owner's host; the others send theirs."""
+    """The flat numbers of the owner's group, one part after the other, on the owner's host; its others send theirs.
+
+    counts: of each part; a group has as many ranks
+    """
     own = own.detach().cpu().contiguous()
+    first = owner - owner % len(counts)
     if ranks.rank != owner:
-        if counts[ranks.rank]:
+        if ranks.rank - ranks.rank % len(counts) == first and counts[ranks.rank - first]:
             ranks.send(own, owner)
         return None
-    parts = [own if r == owner else torch.empty(count, dtype=own.dtype) for r, count in enumerate(counts)]
+    parts = [own if first + r == owner else torch.empty(count, dtype=own.dtype) for r, count in enumerate(counts)]
     for r, part in enumerate(parts):
-        if r != owner and len(part):
-            ranks.receive(part, r)
+        if first + r != owner and len(part):
+            ranks.receive(part, first + r)
     return torch.cat(parts)

@@ -19,7 +19,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from burnish.models.known_models import is_adapter
-from burnish.models.layer_shards import divide_layers, held, layers_of, rows_of
+from burnish.models.layer_shards import divide_layers, held, layers_of, part_of, rows_of
 from burnish.models.precision import tensors_in
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def load_divided(
         return False
     divide_layers(made, mesh)
     with _Reader(where) as reader:
-        _fill(made, reader, stored, device, dtype, mesh.get_local_rank(), mesh.size())
+        _fill(made, reader, stored, device, dtype, *part_of(mesh))
     _make_buffers(made, device)
     return True
 
@@ -98,10 +98,10 @@ def _fill(
     stored: Mapping[str, str],
     device: torch.device,
     dtype: torch.dtype,
-    rank: int,
-    world: int,
+    part: int,
+    parts: int,
 ) -> None:
-    """Give every weight its numbers: layers the rows of this rank, the rest whole."""
+    """Give every weight its numbers: layers the rows of this rank's part, the rest whole."""
     for layer in layers_of(made):
         layer.to_empty(device=device)
     whole: dict[int, nn.Parameter] = {}
@@ -109,7 +109,7 @@ def _fill(
         if not p.is_meta:
             own = held(p)
             if name in stored and own.numel():
-                own.copy_(_finite(reader.rows(stored[name], rows_of(p.shape[0], world)[rank]), name, reader))
+                own.copy_(_finite(reader.rows(stored[name], rows_of(p.shape[0], parts)[part]), name, reader))
             continue
         if id(p) not in whole:
             value = torch.zeros(p.shape, device=device, dtype=dtype)

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from burnish.models.layer_shards import collected, held, is_divided, rows_of
+from burnish.models.layer_shards import collected, held, is_divided, mesh_under, numbers_of, part_of, rows_of
 from burnish.models.ranks import Ranks, exchanged
 from burnish.models.sharded_states import ShardedStates, run_of
 
@@ -57,6 +57,12 @@ class ShardedWeights:
         """Something else than the optimiser has changed the weights: the masters follow."""
         self.outside.adopt()
 
+    @property
+    def copies(self) -> int:
+        """How many groups of ranks hold all layers."""
+        one = next(iter(self.layers.values()), None)
+        return 1 if one is None else self.ranks.world // part_of(mesh_under(one))[1]
+
     @torch.no_grad()
     def finish(self) -> None:
         """End a backward pass: add its gradients to those of what this rank holds."""
@@ -87,14 +93,19 @@ class ShardedWeights:
         self.outside.publish()
 
     def norm(self) -> Tensor:
-        """The norm of the whole gradient: every rank has the sum of squares of what it holds."""
-        grads = [own.grad for own in self.owned.values() if own.grad is not None and own.numel()]
-        norm = torch.nn.utils.get_total_norm(grads) if grads else torch.zeros(())
-        squares = norm.double().square().reshape(1).to(next(iter(self.named.values())).device)
+        """The norm of the whole gradient: every rank has the sum of squares of what it holds, in the layers together
+        with the other copies."""
+        inside, outside = list[Tensor](), list[Tensor]()
+        for name, own in self.owned.items():
+            if own.grad is not None and own.numel():
+                (inside if name in self.layers else outside).append(own.grad)
+        norms = [torch.nn.utils.get_total_norm(grads) if grads else torch.zeros(()) for grads in (inside, outside)]
+        kind, device = torch.promote_types(norms[0].dtype, norms[1].dtype), next(iter(self.named.values())).device
+        squares = (norms[0].double().square() / self.copies + norms[1].double().square()).reshape(1).to(device)
         work = exchanged(partial(dist.all_reduce, squares, async_op=True), squares.is_cuda)
         if work is not None:
             work.wait()
-        return squares[0].sqrt().to(norm.dtype)
+        return squares[0].sqrt().to(kind)
 
     def own_part(self, name: str, whole: Tensor) -> Tensor:
         """What this rank holds of a whole parameter's state."""
@@ -103,14 +114,15 @@ class ShardedWeights:
         p = self.layers[name]
         if whole.ndim == 0:
             return whole
-        own = whole.reshape(p.shape)[rows_of(p.shape[0], self.ranks.world)[self.ranks.rank]]
+        part, parts = part_of(mesh_under(p))
+        own = whole.reshape(p.shape)[rows_of(p.shape[0], parts)[part]]
         return own.reshape(-1) if whole.ndim == 1 else own
 
     def whole_on(self, owner: int, name: str, own: Tensor) -> Tensor | None:
         """The state of a whole parameter on the owner's host, from what each rank holds; None on the others."""
         p, world = self.named[name], self.ranks.world
         if name in self.layers:
-            counts = [(part.stop - part.start) * (p.numel() // p.shape[0]) for part in rows_of(p.shape[0], world)]
+            counts = numbers_of(p)
         else:
             runs = [run_of(p.numel(), Ranks(rank, world)) for rank in range(world)]
             counts = [run.stop - run.start for run in runs]

@@ -22,3 +22,4 @@ QWEN2_5_MATH = Paper(
     "Qwen2.5-Math Technical Report: Toward Mathematical Expert Model via Self-Improvement",
 )
 TULU3 = Paper("tulu3", "2411.15124", "TÜLU 3: Pushing Frontiers in Open Language Model Post-Training")
+CONSTITUTIONAL_AI = Paper("constitutional-ai", "2212.08073", "Constitutional AI: Harmlessness from AI Feedback")

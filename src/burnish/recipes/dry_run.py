@@ -52,7 +52,7 @@ def _gib(stage: Stage, options: Mapping[str, object], model: str) -> float:
     kept = {key: value for key, value in options.items() if key not in OF_ROWS}
     small = {"checkpoint_activations": "recompute", "kv_gib": KV_GIB}
     entry, config = configured(stage, {**small, **kept, "model": model, "task": TASK})
-    found = plan(entry, config, loads=False)
-    shapes, batch, how = asked(found.config, found.method, found.base)
-    how = replace(how, token_budget=max(found.settings.token_budget, config.options.max_length or 0))
-    return sum(parts_of(shapes, found.method.models, found.lora, batch, how).values()) / GIB
+    planned = plan(entry, config, loads=False)
+    shapes, batch, how = asked(planned.config, planned.method, planned.base)
+    how = replace(how, token_budget=max(planned.settings.token_budget, config.options.max_length or 0))
+    return sum(parts_of(shapes, planned.method.models, planned.lora, batch, how).values()) / GIB

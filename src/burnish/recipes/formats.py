@@ -25,6 +25,14 @@ def preferences(options: Mapping[str, object]) -> Rows:
     return [_asked(i) | rows[kind] | ({"label": i % 2 == 0} if kind == "labels" else {}) for i in range(COUNT)]
 
 
+def revised(options: Mapping[str, object]) -> Rows:
+    """Of `burnish revise`: completions or pairs."""
+    made = preferences({"format": "pairs"})
+    if options.get("format") == "pairs":
+        return made
+    return [{"prompt": row["prompt"], "completion": row["chosen"]} for row in made]
+
+
 def labelled_steps(options: Mapping[str, object]) -> Rows:
     """Of `burnish steps`: the steps of a reply, and a label for each."""
     soft = options.get("rule", "soft") not in ("hard", "first_error")

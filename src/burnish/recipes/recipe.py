@@ -99,8 +99,8 @@ def read_recipe(
         raise ValueError(
             f"there is no file {str(file)!r} to read a recipe from; `burnish recipe` lists those in the box"
         )
-    found = parse(read_yaml(file), str(file), name or file.stem)
-    return changed(sized(found, size) if size else found, changes or {})
+    recipe = parse(read_yaml(file), str(file), name or file.stem)
+    return changed(sized(recipe, size) if size else recipe, changes or {})
 
 
 def sized(recipe: Recipe, size: str) -> Recipe:

@@ -300,7 +300,8 @@ def _evaluation(run: ObservedRun, model: str) -> list[tuple[str, str]]:
             words.append(f"--train-on {options.train_on}")
     if options.opponent:
         model_of = options.model if read_opponent(options.opponent).heldout == "start" else options.opponent
-        words.append(f"--opponent {shlex.quote(model_of)}")
+        if isinstance(read_opponent(options.opponent).heldout, str):  # `burnish eval` has one model for all seats
+            words.append(f"--opponent {shlex.quote(model_of)}")
     for name in ("max_new_tokens", "max_length", "on_long", "tools", "turns"):
         value, usual = getattr(options, name), getattr(Options, name)
         if name == "max_new_tokens" and not datasets_of(run.source):

@@ -1,5 +1,6 @@
 """Imports every family of scorers, so that the table is whole."""
 
+from burnish.rewards import answered as answered
 from burnish.rewards import aspects as aspects
 from burnish.rewards import blends as blends
 from burnish.rewards import checklists as checklists

@@ -266,8 +266,8 @@ def hawkeye(
 
     The paper's reward is exact match, its share 0.3; lambda is not printed, so it is relative to len_orig here: coef =
     1 takes up to (1 - share)^2 = 0.49 from a reply of the original length. The penalty applies to wrong replies too.
-    Departures: the original length is one number, not that of each chain; and the answer is the policy's own. In the
-    paper a small model answers after the chain of the large one: for that, give a --reward that asks it.
+    In the paper a small model answers after the chain of the large one: --reward "answered_by(JUDGE)"; without it the
+    answer is the policy's own. Departure: the original length is one number, not that of each chain.
     """
     memory = OriginalLength()
 

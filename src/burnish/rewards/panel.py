@@ -39,9 +39,10 @@ def multicritique(
 
     The judges do not see each other's critiques (debate lowered diversity in the paper). The meta judge gives each
     flaw a severity, 0 for one that is wrong, invented or repeated; a flaw that its answer leaves out counts as wrong.
-    The merged critique is the trace's note["critique"]. One judge without `meta` is a plain critic. The paper uses
-    merged critiques as SFT targets and pairs of them for RL; the map from severities to a reward is RECONSTRUCTED. Its
-    filter of pairs by revisions (MARV) and the reward model with a focal ranking loss: multicritique_rm.
+    The merged critique is the trace's note["critique"], which `burnish pairs` writes into its rows; with keep=FILE of a
+    judge its answers become rows for sft, which trains a critic. One judge without `meta` is a plain critic. The map
+    from severities to a reward is RECONSTRUCTED. Left out: SFT on the merged critiques, and RL of a critic on pairs of
+    them. The filter of pairs by revisions (MARV) and the reward model with a focal ranking loss: multicritique_rm.
     """
     panel, writer = read_judges(judges), Writer("multicritique", unparsed)
     chief = read_judge(meta) if meta else None

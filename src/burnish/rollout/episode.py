@@ -4,7 +4,8 @@ What a player sampled is never tokenised again: a turn of the environment is enc
 after a reply.
 
 An environment may have several players (envs/protocol.py). The policy has the first seat; the model that the task
-names (given["opponent_model"], tasks/seated.py) has the others, or the policy where none is named. Each seat of the
+names (given["opponent_model"], tasks/task_set.py) has the others, or one for each, or the policy where none is
+named. Each seat of the
 policy gives a trace of its own. What other players say reaches it as text of the environment, which is not trained on.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from burnish.core.messages import Message, as_messages
@@ -99,7 +101,7 @@ class Episode:
         self.models, self.room, self.clock = step.models, step.settings.max_new_tokens, step.clock
         self.most, self.settings = most or step.settings.turns, step.sampling(temperature)
         self.ends_cut = step.settings.cut_turn == "end"
-        self.other: str | None = task.given.get(OPPONENT)
+        self.other: str | Mapping[str, str] | None = task.given.get(OPPONENT)
         self.players: dict[str, Player] = {}
         self.player = Player(who)
         self.metrics: dict[str, float] = {}
@@ -224,7 +226,9 @@ class Episode:
         return [seat for seat, player in mine.items() if seat == first or player.turns]
 
     def _seated(self, seat: str) -> Player:
-        return Player(self.who if self.other is None or seat == self.env.seats()[0] else self.other)
+        if self.other is None or seat == self.env.seats()[0]:
+            return Player(self.who)
+        return Player(self.other.get(seat, self.who) if isinstance(self.other, Mapping) else self.other)
 
     def _hand_over(self, seen: Observed) -> None:
         """The player whose turn it is sees what happened since its last reply; the first time, its prompt."""

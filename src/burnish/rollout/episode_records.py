@@ -22,7 +22,7 @@ _OF_EPISODE = ("begun", "heard", "over", "why", "failure", "outcome", "answered"
 
 
 def record_of(episode: Episode) -> dict[str, Any]:
-    """Plain values: what each player saw, said and earned, and what the environment was told."""
+    """Plain values: what each player saw, said and earned, and which actions the environment got."""
     seats = {seat: player for seat, player in episode.players.items() if player.turns}
     traces = [Trace(tuple(player.turns), i) for i, player in enumerate(seats.values())]
     return {

@@ -120,7 +120,8 @@ class Monitor(Observer):
             if warning := scored_the_same(history):
                 self._warn(len(history) - 1, "learned", warning)
         phases = self.run.method.phases
-        left = sum(waiting.replies() for phase in phases for waiting in (*memories_of(phase), *waiting_in(phase)))
+        left = sum(waiting.replies() for phase in phases for waiting in memories_of(phase))
+        left += sum(waiting.replies() for phase in phases for waiting in waiting_in(phase))
         if left and not stopped:
             message = (
                 f"{left} replies were still being written when the run ended, and are not learned from; its last "

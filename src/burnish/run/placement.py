@@ -33,6 +33,7 @@ def check_placing(options: Options, method: Method) -> None:
     several = options.ranks != 1 or here().world > 1
     if here().world > 1 or options.ranks:
         check_context(options, max(here().world, options.ranks))
+        check_shard_ranks(options, max(here().world, options.ranks))
     if several:
         _check_ranks(options)
         _check_full(options)
@@ -64,6 +65,20 @@ def check_placing(options: Options, method: Method) -> None:
         _check_free(method, options.steps)
     if importlib.util.find_spec("ray") is None:
         raise ValueError("--on ray needs the package ray, which is not installed: pip install 'burnish[ray]'")
+
+
+def check_shard_ranks(options: Options, world: int) -> None:
+    """Raise ValueError where --shard-ranks does not divide the ranks, or nothing is divided."""
+    parts = options.shard_ranks
+    if parts and options.shard != "full":
+        raise ValueError(
+            f"--shard-ranks is for --shard full, but --shard is {options.shard}; add --shard full, or leave it out"
+        )
+    if parts and world > 1 and world % parts:
+        raise ValueError(
+            f"--shard-ranks is {parts}, which does not divide the {world} ranks of this run: groups of {parts} ranks "
+            "hold the layers; use --ranks with a multiple of it, or --shard-ranks 0"
+        )
 
 
 def check_context(options: Options, world: int) -> None:
@@ -115,6 +130,8 @@ def _check_ranks(options: Options) -> None:
         "--on ray": options.on == "ray" and "has samplers of its own (--samplers)",
         f"--lag {options.lag}": options.lag and "samples in a thread, and two threads of a rank cannot both wait",
         f"--engine {options.engine}": options.engine != "local" and "has one sampler for one trainer",
+        "--train-when": options.train_when is not None and "ends a step by the clock, which ranks would read apart",
+        "--step-deadline": options.step_deadline is not None and "ends a step by the clock, which ranks read apart",
     }
     for flag, why in reasons.items():
         if why:

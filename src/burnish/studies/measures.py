@@ -37,14 +37,22 @@ class Runs:
     tasks: tuple[str, ...]
 
     def matrix(self, arm: str, measure: str, task: str | None = None) -> Matrix:
-        """[seeds, items]: the items of all tasks beside each other, of the seeds that all tasks have."""
+        """[seeds, items]: the items of all tasks beside each other, of the seeds that all tasks have.
+
+        A measure with one number a run is averaged over the tasks: they were chosen, not drawn, and two numbers are no
+        sample of tasks to resample.
+        """
         by_task = self.rows.get(arm, {})
         chosen = [task] if task else list(self.tasks)
         lists = [by_task.get(name, ()) for name in chosen]
         common = set.intersection(*({row.seed for row in rows} for rows in lists)) if lists else set()
         if not common:
             raise Missing(f"no finished run of {arm!r}" + (f" on {task}" if task else ""))
-        return np.hstack([_of([row for row in rows if row.seed in common], measure) for rows in lists])
+        each = [_of([row for row in rows if row.seed in common], measure) for rows in lists]
+        beside: Matrix = np.hstack(each)
+        if all(x.shape[1] == 1 for x in each):
+            return np.asarray(beside.mean(1, keepdims=True))
+        return beside
 
     def together(self, arms: Sequence[str], measure: str) -> list[Matrix]:
         """The matrices of several arms, of as many seeds as all of them have."""

@@ -123,6 +123,13 @@ def _notes(study: Study, raw: Raw, verdicts: Sequence[Verdict]) -> str:
             f"- {raw.seeds} seeds cannot give p <= 0.05 for {len(tested)} tests after Holm's correction: no claim of a "
             "difference can hold with them."
         )
+    ends = {min(study.tune, default=0), max(study.tune, default=0)}
+    edge = [arm for arm, rate in raw.rates.items() if rate in ends]
+    if edge:
+        notes.append(
+            f"- The learning rate that was chosen is at an end of its grid for {', '.join(edge)}: one beyond it may be "
+            "better."
+        )
     reasons = sorted({f"{row.label}: {row.reason}" for row in raw.failures})
     notes += [f"- failed: {reason}" for reason in reasons[:5]]
     return "\n".join(notes)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
+from burnish.core.seeds import key_of
 from burnish.core.task import Task, Verdict
 from burnish.envs.protocol import offers
 from burnish.envs.tools import Tool, ToolEnv
@@ -17,7 +18,8 @@ from burnish.tasks.scoring import FunctionScoring, Sandboxed, SandboxScoring, Ze
 from burnish.tasks.source import EagerScoring, Scoring, Source
 from burnish.verifiers.verifier import SECONDS
 
-OPPONENT = "opponent_model"  # in Task.given: the model that plays the seats besides the policy's
+OPPONENT = "opponent_model"  # in Task.given: the model that plays the seats besides the policy's, or models by seat
+Playing = str | Mapping[str, str]  # a model for all seats besides the policy's, or models by seat
 Change = Callable[[str, Task], Task]  # (split, task) -> task
 
 
@@ -41,7 +43,7 @@ class TaskSet:
     drop_failed  replies without a verdict are removed from the batch, instead of scored 0
     tools        may be called before the answer; the scoring judges the answer
     agent        a program that works on each task, in place of single replies
-    opponents    split -> the model that has the seats besides the policy's
+    opponents    split -> those that have the seats besides the policy's: each task is played against one of them
     changes      applied to each task of the source, in this order
     added        keys of Task.given that the changes add
     """
@@ -52,7 +54,7 @@ class TaskSet:
     drop_failed: bool = False
     tools: tuple[Tool, ...] = ()
     agent: Agent | None = None
-    opponents: Mapping[str, str] | None = None
+    opponents: Mapping[str, Sequence[Playing]] | None = None
     changes: tuple[Change, ...] = ()
     added: frozenset[str] = frozenset()
 
@@ -200,16 +202,22 @@ def with_agent(source: Source, agent: Callable[..., object] | Pulled, pays: bool
     return replace(tasks, agent=Agent(agent, pays), added=tasks.added | {"agent"})
 
 
-def with_opponent(source: Source, train: str, heldout: str) -> TaskSet:
-    """The tasks with a model in the seats besides the policy's: one in training, one in evaluation."""
+def with_opponent(source: Source, train: Sequence[Playing], heldout: Playing) -> TaskSet:
+    """The tasks with models in the seats besides the policy's: one of these in training, one in evaluation."""
     if "env" not in source.gives or not offers(source.task("train", 0).given["env"](), "seat"):
         raise ValueError(
             f"task {source.name!r} has no environment of several players, so there is no seat for --opponent; "
             "use nim, deal or twenty_questions, or an environment with seat() (docs/environments.md)"
         )
-    models = {"train": train, "heldout": heldout}
+    seats = tuple(getattr(source.task("train", 0).given["env"](), "seats", ()))
+    for one in (*train, heldout):
+        if isinstance(one, Mapping) and (wrong := [name for name in one if name not in seats[1:]]):
+            raise ValueError(f"--opponent names the seat {wrong[0]!r}; task {source.name!r} has {', '.join(seats[1:])}")
+    models = {"train": tuple(train), "heldout": (heldout,)}
     return replace(task_set(source), opponents=models).changed(partial(_against, models))
 
 
-def _against(models: Mapping[str, str], split: str, task: Task) -> Task:
-    return replace(task, given={**task.given, OPPONENT: models[split]})
+def _against(models: Mapping[str, Sequence[Playing]], split: str, task: Task) -> Task:
+    """The task against one of them, which its key says: all its episodes have the same one."""
+    playing = models[split]
+    return replace(task, given={**task.given, OPPONENT: playing[key_of("league", task.key) % len(playing)]})

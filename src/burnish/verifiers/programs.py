@@ -74,10 +74,11 @@ def acecoder(
 ) -> Value:
     """R = 1 if all tests pass, else 0 (the reward of AceCoder's RL); share: tests passed / tests.
 
-    The tests of a question are those that a reference solution passes; `burnish tests --rule acecoder` drops the
-    others, and questions with fewer than five. Pairs for a reward model come from the shares of several samples:
-    `burnish pairs --reward "acecoder(share=True)" --rule acecoder` (chosen at least 0.8, gap at least 0.4, rejected
-    above 0), then `burnish train reward_model`.
+    The tests of a question are those that a reference solution passes; `burnish tests --rule acecoder --writer JUDGE`
+    has a model write them, drops the others, and questions with fewer than five. Pairs for a reward model come from the
+    shares of several samples: `burnish pairs --reward "acecoder(share=True)" --rule acecoder` (chosen at least 0.8, gap
+    at least 0.4, rejected above 0), then `burnish train reward_model`. The questions are those of the data: the paper
+    has a model write them, too. The reward is that of `hardtests`: the papers differ in how tests are made.
     """
 
     def value(row: Row, outcome: Outcome) -> float:
@@ -95,8 +96,9 @@ def hardtests(*, unsafe_code: Unsafe = False) -> Value:
     """R = 1 if all tests pass, else 0.
 
     `burnish tests --rule hardtests` makes the tests: direct inputs, inputs of generator functions and of functions
-    aimed at wrong or slow programs, filtered by a validator; an output counts when at least two right programs agree
-    on it. It measures precision and recall of the verdict against programs whose truth is known.
+    aimed at wrong or slow programs, filtered by a validator; --writer JUDGE has a model write all of them. An
+    output counts when at least two right programs agree on it; the paper's right programs come with the data, too.
+    It measures precision and recall of the verdict against programs whose truth is known.
     """
 
     def value(row: Row, outcome: Outcome) -> float:

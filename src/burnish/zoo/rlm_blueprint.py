@@ -128,7 +128,9 @@ def rlm_blueprint(
     A new node counts as visited once. Without simulations alpha is not used. Departures: the model's head is linear and
     clipped to [-1, 1] in the search, where the authors' has a bounded range; trees and updates alternate step by step;
     where the search meets a finished reply it goes on elsewhere, where the authors' ends; the policy learns by SFT
-    alone, the first of the paper's choices. A step that several paths share counts once.
+    alone, the first of the paper's choices. A step that several paths share counts once. Missing of the blueprint that
+    x1 is an example of: structures other than trees (chains, graphs, nested ones), beam search and ensembles, operators
+    that refine, aggregate or prune steps, and DPO or PPO of the policy on the trees.
     """
     model = rollout.by_model("prm", LOW, HIGH)
     inner = blended(model, rollout.simulated(task, simulations, LOW), alpha) if simulations else model

@@ -157,9 +157,9 @@ def denoised_reward_model(
 
     The weakest share `flip` of the pairs is flipped where its strength is negative (then the margin is |strength|); the
     next share `soft` and the strongest share `top` have e = smoothing, the others e = 0. The paper has M = 10 models.
-    Departures: the three treatments, separate experiments there, are combined here; its auxiliary contrastive loss
-    (SimCSE with dropout) is left out, because burnish trains without dropout. flip = soft = top = margin = 0 is
-    reward_model.
+    Departures: the three treatments, separate experiments there, are combined here. Left out: the auxiliary contrastive
+    loss on r's representations (SimCSE, whose two views differ by dropout, or SwAV). Held-out pairs keep the order of
+    the data, so that their accuracy is that of `burnish eval-reward`. flip = soft = top = margin = 0 is reward_model.
     """
     judge = "judge" if ensemble else "rm"
     members = {"judge": frozen(ensemble, outputs=1)} if ensemble else {}

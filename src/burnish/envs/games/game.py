@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from burnish.core.messages import Message
 from burnish.core.seeds import rng
 from burnish.core.splits import check_level, in_split
-from burnish.core.task import Task
+from burnish.core.task import NoVerifier, Task
 from burnish.envs.expert import expert_episode
 from burnish.envs.guarded import GuardedEnv
 from burnish.envs.played import Played, demonstration_of
@@ -78,6 +78,8 @@ class GameFamily(Played, ABC):
 
     level  difficulty: 1 is the easiest, 2 the default
     seed   changes the order of tasks; the split of a position never changes
+    seat   of a game of several players: the demonstrations are those of this seat, and there is nothing to play; a
+           model that imitates them can take the seat (--opponent)
     """
 
     name: ClassVar[str]
@@ -86,9 +88,16 @@ class GameFamily(Played, ABC):
     levels: ClassVar[tuple[int, ...]] = (1, 2, 3)
     gives: ClassVar[frozenset[str]] = frozenset({"env", "demo", "messages"})
 
-    def __init__(self, level: int = 2, seed: int = 0) -> None:
+    def __init__(self, level: int = 2, seed: int = 0, seat: str = "") -> None:
         self.level = check_level(self.name, level, self.levels)
-        self.seed = seed
+        self.seed, self.seat = seed, seat
+        if not seat:
+            return
+        others = tuple(getattr(self.game, "seats", ()))[1:]
+        if seat not in others:
+            there = f"it is {' or '.join(others)}" if others else "the game has one player"
+            raise ValueError(f"task {self.name!r}: the seat is {seat!r}; {there}")
+        self.gives = frozenset({"demo", "messages"})  # type: ignore[misc]  # of this source, not of its class
 
     @abstractmethod
     def draw(self, dice: random.Random) -> Position:
@@ -110,11 +119,28 @@ class GameFamily(Played, ABC):
         return f"{self.name} {position!r}"
 
     def task(self, split: str, index: int) -> Task:
+        if self.seat:
+            return self._of_seat(split, index)
         position = self.position(split, index)
         make = partial(self.game, position)
         messages = expert_episode(GuardedEnv(make), None, 0)
         prompt = tuple(message for message in messages[: _first_reply(messages)])
         return Task("game", prompt, {"env": make, **demonstration_of(messages)}, self.key(position))
+
+    def require_verifier(self, split: str) -> None:
+        if self.seat:
+            raise NoVerifier(f"task {self.name!r} with seat={self.seat} has demonstrations, and no judge of replies")
+
+    def _of_seat(self, split: str, index: int) -> Task:
+        """What another seat sees and says, in the first game from this index on in which it has a turn."""
+        attempt = 0
+        while True:
+            position = self.position(split, index + 1_000_003 * attempt)
+            messages = expert_episode(GuardedEnv(partial(self.game, position)), None, 0, self.seat)
+            if messages:
+                prompt = tuple(messages[: _first_reply(messages)])
+                return Task("demo", prompt, demonstration_of(messages), f"{self.key(position)} as {self.seat}")
+            attempt += 1
 
 
 def _first_reply(messages: list[Message]) -> int:

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import html
 import os
 import random
 import re
 import shutil
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 from burnish.envs.protocol import Outcome
 from burnish.envs.work.answered import command_of
@@ -36,7 +34,8 @@ _READ = """() => {
   const used = [...document.querySelectorAll('a, button, input, select')].filter(shown).map(e => {
     if (e.tagName === 'A') return e.innerText;
     if (e.tagName === 'BUTTON') return '(' + e.innerText + ')';
-    if (e.tagName === 'SELECT') return e.name + '=[' + e.value + '] of ' + [...e.options].map(o => o.value).join(', ');
+    if (e.tagName === 'SELECT')
+      return e.name + '=[' + e.selectedOptions[0].text + '] of ' + [...e.options].map(o => o.text).join(', ');
     return e.name + '=[' + (e.type === 'checkbox' ? (e.checked ? 'x' : ' ') : e.value) + ']';
   });
   const text = [...document.querySelectorAll('h1, p')].filter(shown).map(e => e.innerText).join('. ');
@@ -54,24 +53,30 @@ class Shop:
 
     def page(self, path: str, asked: dict[str, str]) -> str:
         """The page at a path."""
-        names = [name for name, _ in self.items]
         if path == "/sent":
             return _page("Thank you", "")
-        if path == "/item" and (name := asked.get("name", "")) in names:
-            return _page(f"{name}, {dict(self.items)[name]} each", self._form(name))
+        if path == "/item" and (number := asked.get("item", "")) in map(str, range(len(self.items))):
+            name, price = self.items[int(number)]
+            return _page(f"{name}, {price} each", self._form(number))
         if self.pages:
-            links = " ".join(f'<a href="/item?name={html.escape(name)}">{name}</a>' for name in names)
+            links = " ".join(f'<a href="/item?item={i}">{name}</a>' for i, (name, _) in enumerate(self.items))
             return _page("Shop", links)
         return _page("Shop", self._form(""))
 
-    def _form(self, name: str) -> str:
-        what = f'<input type="hidden" name="item" value="{html.escape(name)}">' if name else (
-            f'<select name="item">{"".join(f"<option>{one}</option>" for one, _ in self.items)}</select>'
-        )  # fmt: skip
+    def _form(self, number: str) -> str:
+        """The form of an item, or of all of them where it has no number."""
+        options = "".join(f'<option value="{i}">{name}</option>' for i, (name, _) in enumerate(self.items))
+        what = f'<input type="hidden" name="item" value="{number}">' if number else ""
+        what = what or f'<select name="item">{options}</select>'
         ways = "".join(f"<option>{way}</option>" for way in _SENT)
         way = f'<select name="by">{ways}</select>' if self.wanted[2] else ""
         count = '<input name="count" value="1">'
         return f'<form method="post" action="/order">{what}{count}{way}<button>order</button></form>'
+
+
+def _fields(sent: str) -> dict[str, str]:
+    """The fields of a form as a browser sends them; those of a right order need no decoding."""
+    return {name: value for name, _, value in (pair.partition("=") for pair in sent.split("&"))}
 
 
 def _page(title: str, body: str) -> str:
@@ -108,15 +113,15 @@ class Browsing:
     async def _answer(self, route: Any) -> None:
         """What the shop's server would: pages, and the order that is sent to it."""
         request = route.request
-        url = urlsplit(request.url)
-        if f"{url.scheme}://{url.netloc}" != SITE:
+        if not request.url.startswith(f"{SITE}/"):
             await route.abort()
             return
-        if request.method == "POST" and url.path == "/order":
-            self.sent = {name: values[0] for name, values in parse_qs(request.post_data or "").items()}
+        path, _, query = request.url.removeprefix(SITE).partition("?")
+        if request.method == "POST" and path == "/order":
+            self.sent = _fields(request.post_data or "")
             body = self.position.page("/sent", {})
         else:
-            body = self.position.page(url.path, {name: values[0] for name, values in parse_qs(url.query).items()})
+            body = self.position.page(path, _fields(query))
         await route.fulfill(status=200, content_type="text/html; charset=utf-8", body=body)
 
     async def step(self, action: str) -> Outcome:
@@ -128,7 +133,8 @@ class Browsing:
         if self.sent is not None:
             self.over = True
             item, many, way = self.position.wanted
-            right = self.sent == {"item": item, "count": str(many), **({"by": way} if way else {})}
+            number = [name for name, _ in self.position.items].index(item)
+            right = self.sent == {"item": str(number), "count": str(many), **({"by": way} if way else {})}
             return Outcome("sent" if right else "sent, but not what was asked for", float(right), terminated=True)
         self.over = self.made >= self.most
         return Outcome(f"{problem}{await self._shown()}", 0.0, truncated=self.over)
@@ -154,7 +160,7 @@ class Browsing:
                 options = await place.first.locator("option").all_inner_texts()
                 if what == "choose" and value not in options:
                     return f"{name} has no {value[:40]}. "
-                await (place.first.fill(value[:200]) if what == "type" else place.first.select_option(value))
+                await (place.first.fill(value[:200]) if what == "type" else place.first.select_option(label=value))
             else:
                 return f"{ACTIONS}. "
         except Exception as error:  # noqa: BLE001 - what the browser cannot do is an answer to the action

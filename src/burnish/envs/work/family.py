@@ -1,4 +1,4 @@
-"""`WorkFamily`: sources of tasks whose environments are slow, so that their expert plays when somebody asks for it."""
+"""`WorkFamily`: sources of tasks with slow environments, whose expert plays when a demonstration is read."""
 
 from __future__ import annotations
 

@@ -69,6 +69,7 @@ class Lookup(WorkFamily):
         people = [dice.choice(_PEOPLE) for _ in things]
         rooms = {person: dice.randrange(10, 99) for person in _PEOPLE}
         sought, owner = things[0], people[0]
+        looks: tuple[str, ...]
         if self.level == 1:
             boxes = [dice.randrange(10, 99) for _ in things]
             lines = [f"The {thing} is in box {box}." for thing, box in zip(things, boxes, strict=True)]

@@ -10,12 +10,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Slip:
-    """In `file` the line `good` (without its indent) reads `bad`. issue: what a user would report."""
+    """In `file` the line `good` (without its indent) reads `bad`.
+
+    issue: what a user would report; fix: a command that puts it right, where there is a shorter one than to write the
+    line anew
+    """
 
     file: str
     good: str
     bad: str
     issue: str
+    fix: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,24 +99,42 @@ class TestBank(unittest.TestCase):
         ),
     ),
     (
-        Slip("bank/account.py", "if amount > self.balance:", "if amount >= self.balance:",
-             "withdraw refuses to take the whole balance"),
-        Slip("bank/account.py", "self.history.append(-amount)", "self.history.append(abs(amount))",
-             "withdrawals stand in the history with the wrong sign"),
-        Slip("bank/account.py", "return self.balance * percent // 100", "return self.balance // 100 * percent",
-             "interest of small balances is 0"),
-        Slip("bank/transfer.py", "target.deposit(amount)", "target.deposit(source.balance)",
-             "transfer puts the wrong amount into the target"),
+        Slip(
+            "bank/account.py",
+            "if amount > self.balance:",
+            "if amount >= self.balance:",
+            "withdraw refuses to take the whole balance",
+        ),
+        Slip(
+            "bank/account.py",
+            "self.history.append(-amount)",
+            "self.history.append(abs(amount))",
+            "withdrawals stand in the history with the wrong sign",
+        ),
+        Slip(
+            "bank/account.py",
+            "return self.balance * percent // 100",
+            "return self.balance // 100 * percent",
+            "interest of small balances is 0",
+        ),
+        Slip(
+            "bank/transfer.py",
+            "target.deposit(amount)",
+            "target.deposit(source.balance)",
+            "transfer puts the wrong amount into the target",
+        ),
         Slip("bank/account.py", "if amount <= 0:", "if amount < 0:", "deposit takes an amount of 0"),
     ),
     (
         "(lambda a: (a.withdraw({0}), a.balance, a.history))(Account({0}))",
         "(lambda a: (a.withdraw({0}), a.balance, a.history))(Account({0} + {1}))",
-        "Account({0}).interest({1})", "Account(99).interest(10)",
+        "Account({0}).interest({1})",
+        "Account(99).interest(10)",
         "transfer(Account({0} + {1}), Account(1), {1})",
-        "Account(3).deposit(0)", "Account({0}).withdraw({0} + 1)",
+        "Account(3).deposit(0)",
+        "Account({0}).withdraw({0} + 1)",
     ),
-)  # fmt: skip
+)
 
 WORDS = Package(
     "words",
@@ -181,24 +204,48 @@ class TestWords(unittest.TestCase):
         ),
     ),
     (
-        Slip("words/clean.py", 'found = [word.strip(".,;:!?").lower() for word in text.split()]',
-             'found = [word.strip(".,;:").lower() for word in text.split()]', 
-             "clean leaves ! and ? at the ends of words"),
-        Slip("words/clean.py", "return [word for word in found if word]", "return found",
-             "clean gives empty words for marks that stand alone"),
-        Slip("words/clean.py", 'return "-".join(clean(text))[:most].rstrip("-")', 'return "-".join(clean(text))[:most]',
-             "a slug that is cut can end with -"),
-        Slip("words/count.py", "return sorted(found, key=lambda word: (-found[word], word))[:n]",
-             "return sorted(found, key=lambda word: -found[word])[:n]", 
-             "equally frequent words are not in the order of the alphabet"),
-        Slip("words/count.py", 'return max(clean(text), key=len, default="")', "return max(clean(text), key=len)",
-             "longest fails for an empty text"),
+        Slip(
+            "words/clean.py",
+            'found = [word.strip(".,;:!?").lower() for word in text.split()]',
+            'found = [word.strip(".,;:").lower() for word in text.split()]',
+            "clean leaves ! and ? at the ends of words",
+        ),
+        Slip(
+            "words/clean.py",
+            "return [word for word in found if word]",
+            "return found",
+            "clean gives empty words for marks that stand alone",
+        ),
+        Slip(
+            "words/clean.py",
+            'return "-".join(clean(text))[:most].rstrip("-")',
+            'return "-".join(clean(text))[:most]',
+            "a slug that is cut can end with -",
+        ),
+        Slip(
+            "words/count.py",
+            "return sorted(found, key=lambda word: (-found[word], word))[:n]",
+            "return sorted(found, key=lambda word: -found[word])[:n]",
+            "equally frequent words are not in the order of the alphabet",
+        ),
+        Slip(
+            "words/count.py",
+            'return max(clean(text), key=len, default="")',
+            "return max(clean(text), key=len)",
+            "longest fails for an empty text",
+        ),
     ),
     (
-        "clean('Oh! {0}, no?')", "clean('a , b {1} !')", "slug('one two three four', {1} % 12 + 3)", "slug('ab cd', 3)",
-        "most_common('z y x y z w{0}', 3)", "longest('')", "longest('{0} a{0}')", "counted('A a {1}')",
+        "clean('Oh! {0}, no?')",
+        "clean('a , b {1} !')",
+        "slug('one two three four', {1} % 12 + 3)",
+        "slug('ab cd', 3)",
+        "most_common('z y x y z w{0}', 3)",
+        "longest('')",
+        "longest('{0} a{0}')",
+        "counted('A a {1}')",
     ),
-)  # fmt: skip
+)
 
 SPANS = Package(
     "spans",
@@ -271,23 +318,46 @@ class TestSpans(unittest.TestCase):
         ),
     ),
     (
-        Slip("spans/span.py", "return max(0, last - first + 1)", "return last - first + 1", 
-             "length of an empty span is negative"),
-        Slip("spans/span.py", "return (first, last) if first <= last else None",
-             "return (first, last) if first < last else None", "spans that share one number do not overlap"),
-        Slip("spans/span.py", "return span[0] + by, span[1] + by", "return span[0] + by, span[1]", 
-             "shifted moves one end only"),
-        Slip("spans/merge.py", "if found and first <= found[-1][1] + 1:", "if found and first <= found[-1][1]:",
-             "spans that touch are not merged"),
-        Slip("spans/merge.py", "found[-1] = (found[-1][0], max(found[-1][1], last))",
-             "found[-1] = (found[-1][0], last)",
-             "a span inside of another one cuts it off"),
+        Slip(
+            "spans/span.py",
+            "return max(0, last - first + 1)",
+            "return last - first + 1",
+            "length of an empty span is negative",
+        ),
+        Slip(
+            "spans/span.py",
+            "return (first, last) if first <= last else None",
+            "return (first, last) if first < last else None",
+            "spans that share one number do not overlap",
+        ),
+        Slip(
+            "spans/span.py",
+            "return span[0] + by, span[1] + by",
+            "return span[0] + by, span[1]",
+            "shifted moves one end only",
+        ),
+        Slip(
+            "spans/merge.py",
+            "if found and first <= found[-1][1] + 1:",
+            "if found and first <= found[-1][1]:",
+            "spans that touch are not merged",
+        ),
+        Slip(
+            "spans/merge.py",
+            "found[-1] = (found[-1][0], max(found[-1][1], last))",
+            "found[-1] = (found[-1][0], last)",
+            "a span inside of another one cuts it off",
+        ),
     ),
     (
-        "length(({0}, {0} - 5))", "length(({0}, {0} + {1}))", "overlap((1, {0}), ({0}, {0} + {1}))",
-        "shifted(({0}, {1}), 3)", "merged([(1, {0}), ({0} + 1, {0} + 4)])", "merged([(1, {0} + 9), (2, 3)])",
+        "length(({0}, {0} - 5))",
+        "length(({0}, {0} + {1}))",
+        "overlap((1, {0}), ({0}, {0} + {1}))",
+        "shifted(({0}, {1}), 3)",
+        "merged([(1, {0}), ({0} + 1, {0} + 4)])",
+        "merged([(1, {0} + 9), (2, 3)])",
         "covered([(1, {0}), (2, {1}), ({0} + 3, {0} + 5)])",
     ),
-)  # fmt: skip
+)
 
 PACKAGES = (BANK, WORDS, SPANS)

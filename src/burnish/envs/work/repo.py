@@ -131,7 +131,7 @@ class Repairing(Game):
             text = self.shell.text(slip.file) or ""
             number, line = line_of(text, slip.bad)
             if number:
-                return _repair(slip, number, line)
+                return slip.fix or _repair(slip, number, line)
         return "submit"
 
     def key(self) -> str:
@@ -189,7 +189,8 @@ def _one_file(dice: random.Random) -> Report:
     k = dice.randrange(2, 10)
     text = f"def {one}(a, b):\n    return a {sign} b\n\n\ndef {other}(a, b):\n    return a {beside} b {beside} {k}\n"
     issue = f"{one} is a {wrong} b in line 2, it must be a {sign} b"
-    slip = Slip("calc.py", f"return a {sign} b", f"return a {wrong} b", issue)
+    fix = f"sed -i '2s/a . b/a {sign} b/' calc.py"
+    slip = Slip("calc.py", f"return a {sign} b", f"return a {wrong} b", issue, fix)
     pairs = [(dice.randrange(3, 40), dice.randrange(3, 40)) for _ in range(4)]
     calls = tuple(f"{name}({a}, {b})" for name in (one, other) for a, b in pairs)
     return Report("calc", (("calc.py", text),), (slip,), calls)

@@ -81,8 +81,11 @@ def _remove(files: Files, name: str) -> Job:
 
 def _unique(files: Files, name: str, out: str) -> Job:
     kept = sorted(set(_lines(files, name)))
-    return Job(f"Write the different lines of {name}, sorted, to {out}.", f"sort -u {name} > {out}",
-               {**files, out: _joined(kept)})  # fmt: skip
+    return Job(
+        f"Write the different lines of {name}, sorted, to {out}.",
+        f"sort -u {name} > {out}",
+        {**files, out: _joined(kept)},
+    )
 
 
 def _add(files: Files, name: str, out: str) -> Job:
@@ -112,9 +115,16 @@ def _move(files: Files, folder: str, word: str) -> Job:
 
 
 _JOBS: dict[str, Callable[..., Job]] = {
-    "count": _count, "sort": _sort, "grep": _grep, "copy": _copy, "remove": _remove, "unique": _unique, "add": _add,
-    "replace": _replace, "move": _move,
-}  # fmt: skip
+    "count": _count,
+    "sort": _sort,
+    "grep": _grep,
+    "copy": _copy,
+    "remove": _remove,
+    "unique": _unique,
+    "add": _add,
+    "replace": _replace,
+    "move": _move,
+}
 
 
 class Working(Game):

@@ -71,7 +71,7 @@ class Asking(Answered):
 
 
 class Sql(WorkFamily):
-    """12, 24 or 30 items. Level 1 counts, level 2 also adds and compares prices, level 3 joins two tables."""
+    """12, 24 or 30 items. Level 1 adds prices or seeks the largest, level 2 also counts, level 3 joins two tables."""
 
     name = "sql"
     summary = "questions to a SQLite database: write queries, then answer (several turns)"
@@ -84,5 +84,5 @@ class Sql(WorkFamily):
             for i in range(1, _ROWS[self.level] + 1)
         )
         _, kind, _, shop = dice.choice(items)
-        what = "count" if self.level == 1 else dice.choice(tuple(_ASKS))
+        what = dice.choice(("sum", "max") if self.level == 1 else tuple(_ASKS))  # a count can be guessed
         return Base(items, tuple(enumerate(towns, 1)), (what, kind, towns[shop - 1] if self.level == 3 else ""))

@@ -28,7 +28,7 @@ _PIECE = 1 << 16
 _LINKS = ("requests", "replies")  # pipes between a `tests` process and a `served` one
 
 
-Role = Literal["program", "calls", "served", "tests", "shell"]
+Role = Literal["program", "calls", "served", "tests", "command"]
 
 
 class NotIsolated(ValueError):
@@ -84,7 +84,7 @@ class Box:
     """A zygote, which runs one request at a time. Not thread-safe.
 
     isolated: refuse to run anything without isolation; else run anyway
-    programs: whether processes may start programs of the system (the role "shell")
+    programs: whether processes may start programs of the system (the role "command")
     """
 
     def __init__(self, limits: Limits, *, isolated: bool = True, programs: bool = False) -> None:
@@ -248,7 +248,7 @@ def _descriptors(
     if child.role == "program":
         yield "entered", None, _file(child.entered.encode("utf-8", "replace"))
         yield "printed", *_pipe(stack)
-    elif child.role == "shell":
+    elif child.role == "command":
         yield "printed", *_pipe(stack)
     elif child.role == "served":
         yield "requests", None, links["requests"][0]

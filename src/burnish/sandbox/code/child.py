@@ -6,7 +6,7 @@ program  runs as a script, with standard input and output
 calls    defines functions, evaluates calls of them and reports the values
 served   defines functions and answers the calls of a `tests` process
 tests    runs the test code of a dataset, whose calls go to a `served` process: the program holds no expected value
-shell    runs a command line of the system's shell in a folder that it is given, and reports the folder
+command  runs a command line of the system's shell in a folder that it is given, and reports the folder
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ ROLES: dict[str, Callable[..., None]] = {
     "calls": callee.evaluate,
     "served": callee.serve,
     "tests": checker.run,
-    "shell": shell.run,
+    "command": shell.run,
 }
 # Descriptors of each role: data, report, and its own.
-CHANNELS = {"program": 4, "calls": 2, "served": 4, "tests": 4, "shell": 3}
+CHANNELS = {"program": 4, "calls": 2, "served": 4, "tests": 4, "command": 3}
 _MODULES = (  # modules that programs import most often
     *(
         "array",

@@ -100,22 +100,22 @@ def fill(root: str, files: Mapping[str, Entry]) -> None:
 
 def tree(root: str) -> dict[str, Entry]:
     """What is below a folder, by path; pipes and the like are left out."""
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     for folder, folders, names in os.walk(root):
         for name in [*folders, *names]:
             place = os.path.join(folder, name)
             about = os.lstat(place)
             path = os.path.relpath(place, root)
             if stat.S_ISLNK(about.st_mode):
-                found[path] = {"link": os.readlink(place)}
+                entries[path] = {"link": os.readlink(place)}
             elif stat.S_ISDIR(about.st_mode):
-                found[path] = {}
+                entries[path] = {}
             elif stat.S_ISREG(about.st_mode):
                 try:
                     with open(place, "rb") as file:
-                        found[path] = {"data": base64.b64encode(file.read()).decode()}
+                        entries[path] = {"data": base64.b64encode(file.read()).decode()}
                 except PermissionError:  # chmod 000
                     continue
                 if about.st_mode & stat.S_IXUSR:
-                    found[path]["executable"] = True
-    return found
+                    entries[path]["executable"] = True
+    return entries
