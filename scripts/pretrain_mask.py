@@ -147,10 +147,14 @@ def train(
     )
     generator = torch.Generator(device).manual_seed(args.seed)
     start, step, total = time.time(), 0, 100
+    warm = start
     loss = torch.zeros(())
     while step < total:
-        if step == 50:  # the machine's speed is known
-            total = max(100, min(args.steps, int(50 * args.seconds / (time.time() - start))))
+        if step == 50:
+            warm = time.time()
+        elif step == 99:  # the machine's speed is known; the first steps are slow
+            left = args.seconds - (time.time() - start)
+            total = max(100, min(args.steps, 100 + int(49 * left / (time.time() - warm))))
         which = torch.randint(len(rows), (args.rows,), generator=generator, device=device)
         some = rows[which].long()
         width = int(spans[which, 1].max())

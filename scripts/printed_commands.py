@@ -50,14 +50,16 @@ ACTED = {  # the metric that shows that a mechanism acted: some step has a value
     "denoised_reward_model": "flipped",
     "goal_conditioned_rm": "goal_near",
     "lcpo": "label_reliability",
-    "maxmin_rm": "users_moved",
     "mixed_po": "pg/loss",
-    "pf_ppo": "filtration/",
+    "pf_ppo": "dropped/filtered",
     "process_reward_model": "step/loss",
     "rlep": "pg/loss",
     "teams_rl": "executor_calls",
     "vpl": "pairs_of_user",
 }
+
+AT_LEAST = {"maxmin_rm": ("end/accuracy", 0.9)}  # at the end: users disagree on every pair, and one model has half
+UNTAUGHT = {"spct", "spct_rft", "think_rm"}  # `tiny` writes no verdict that can be read, so no reply earns anything
 
 
 def problem(row: dict[str, Any], base: str) -> str:
@@ -66,10 +68,13 @@ def problem(row: dict[str, Any], base: str) -> str:
     if row["code"]:
         return f"exit code {row['code']}: {row.get('said', '')[-160:]}"
     learned = [value for key, own in row["metrics"].items() if key.endswith("grad_norm") for value in own if value]
-    if not learned:
+    if not learned and name not in UNTAUGHT:
         return "no step had a gradient"
     if name not in SAME_AS_BASE and row["weights"] == base:
         return "its weights are those of dpo"
+    if name in AT_LEAST:
+        metric, least = AT_LEAST[name]
+        return "" if row["metrics"].get(metric, [0.0])[-1] >= least else f"{metric} is below {least:g} at the end"
     if name in ACTED:
         found = [value for key, own in row["metrics"].items() if key.startswith(ACTED[name]) for value in own if value]
         return "" if found else f"the metric {ACTED[name]} is absent or 0 in every step"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ from burnish.config.flags import flags_of_method
 from burnish.methods.table import METHODS, Entry, load_all
 from burnish.report import definitions
 from burnish.report.show import built, models, pipeline, sampling, terms
+from burnish.studies.claim_file import names as study_names
+from burnish.studies.claim_file import read_study
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "docs" / "methods"
@@ -99,6 +102,7 @@ def page(name: str, entry: Entry, base: str, measured: dict[str, Any]) -> str:
         entry.summary,
         f"**When to use it.** {entry.when}",
         f"Family: {entry.family}. Paper: {paper}. Nearest basic method: [{near}]({near}.md) ([the map](map.md)).",
+        *tested(name),
         f"    {entry.example}",
         *advice(entry, example),
         "## The formula",
@@ -121,6 +125,13 @@ def page(name: str, entry: Entry, base: str, measured: dict[str, Any]) -> str:
     if found := measured.get(name):
         parts += ["## Measured", told(name, base, found, measured), f"![the curve of {name}]({name}.svg)"]
     return "\n\n".join(parts) + "\n"
+
+
+def tested(name: str) -> list[str]:
+    """Links to the studies with an arm of this method."""
+    studies = [study for study in map(read_study, study_names()) if name in study.methods]
+    links = ", ".join(f"[{study.name}](../studies/{study.name}.md)" for study in studies)
+    return [textwrap.fill(f"In studies of published claims: {links}.", 118, break_on_hyphens=False)] if links else []
 
 
 def advice(entry: Entry, example: Any) -> list[str]:

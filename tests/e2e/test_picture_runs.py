@@ -110,11 +110,28 @@ def test_stop_and_resume_is_straight_through(folder: Path, llava: Path, tmp_path
     assert straight == stopped
 
 
+@pytest.mark.parametrize("how", [{"lag": 1}, {"chunk": 3}])
+def test_replies_of_earlier_weights_keep_their_pictures(
+    how: dict[str, int], folder: Path, llava: Path, tmp_path: Path
+) -> None:
+    """Sampled ahead, or continued a step later with newer weights: the same bits again, pictures on record."""
+    file = folder / "coin.py"
+    file.write_text("def coin(completions):\n    return [float(len(text) % 2) for text in completions]\n")
+    told = {"task": _data(folder), "reward": f"{file}:coin", **how}
+    for name in ("once", "again"):
+        go("grpo", llava, tmp_path / name, steps=3, **told)
+    once, again = (tensors(tmp_path / name / "model") for name in ("once", "again"))
+    assert once == again != tensors(llava)
+    with open_store(tmp_path / "once") as store:
+        assert all("picture10" in row["prompt"] for row in store.sql("SELECT prompt FROM groups"))
+
+
 def test_the_store_shows_prompts_with_pictures(folder: Path, llava: Path, tmp_path: Path) -> None:
     go("sft", llava, tmp_path / "run", task=_data(folder), save_every=0)
     with open_store(tmp_path / "run") as store:
         (prompt,) = {row["prompt"] for row in store.sql("SELECT prompt FROM groups LIMIT 1")}
         told = [json.loads(row["turns"]) for row in store.sql("SELECT turns FROM traces LIMIT 1")]
+        assert store.pictures(1)[0].startswith(b"\x89PNG") and not store.pictures(999)
     assert "picture10" in prompt and told[0][0]["tokens"] > 16
 
 

@@ -25,7 +25,8 @@ from burnish.studies.rules import (
     NoWorse,
 )
 from burnish.studies.study import Claim, Study
-from burnish.studies.verdicts import judge
+from burnish.studies.summary import deciding, placed
+from burnish.studies.verdicts import Verdict, judge
 
 BUDGET = Budget("tokens", 100.0)
 
@@ -315,3 +316,15 @@ def test_one_number_a_run_is_averaged_over_the_tasks() -> None:
     rows = {"a": {task: [run("a", 0, [5], probed={"n": (value,)})] for task, value in (("x", 1.0), ("y", 3.0))}}
     assert Runs(rows, ("x", "y")).matrix("a", "n").tolist() == [[2.0]]
     assert Runs(rows, ("x", "y")).matrix("a", "n", "y").tolist() == [[3.0]]
+
+
+def test_the_forest_plot_has_the_claim_at_one_and_its_failure_at_zero() -> None:
+    """A loss of 7 points between a margin of 5 and a failure at 10: (-0.07 + 0.10) / (-0.05 + 0.10) = 0.6."""
+    rule = NoWorse(Contrast({"a": 1.0, "b": -1.0}), 0.05, 0.10)
+    (part,) = rule.parts(runs({"a": [[43] * 40] * 4, "b": [[50] * 40] * 4}, replies=100))
+    assert placed(part, part.mean) == pytest.approx(0.6)
+    weak, strong = Level("a", "accuracy", at_least=0.9), Level("a", "accuracy", at_least=0.1)
+    parts = tuple(part for level in (weak, strong) for part in level.parts(runs({"a": [[5] * 40] * 4})))
+    of_all = Verdict(Claim("c", "", AllOf((weak, strong))), UNDECIDED, parts)
+    of_any = Verdict(Claim("c", "", AnyOf((weak, strong))), UNDECIDED, parts)
+    assert deciding(of_all) == parts[0] and deciding(of_any) == parts[1]

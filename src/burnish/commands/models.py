@@ -35,6 +35,7 @@ def main(words: list[str]) -> int:
     for name, model in MODELS.items():
         here = (model.place() / "config.json").is_file()
         fix = f"not here: burnish models get {name}" if model.get else "missing: install burnish again"
+        fix = "comes with burnish, unpacked when it is first used" if model.unpack else fix
         table.add_row(name, model.summary)
         table.add_row("", f"[green]{model.place()}[/]" if here else f"[yellow]{fix}[/]")
     console.print(table)

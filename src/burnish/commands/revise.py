@@ -77,7 +77,8 @@ def main(words: list[str]) -> int:
         require_pyarrow()
     with file:
         try:
-            _teach(file, options) if options.lessons else _write(file, options)
+            make = _teach if options.lessons else _write
+            make(file, options)
         except KeyboardInterrupt:
             print(f"stopped after {file.done} prompts, in {file.partial}; the same command continues.", file=sys.stderr)
             return 130

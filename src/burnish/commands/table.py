@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "rate": ("rate", "how hard each prompt is for a model, as columns of a file"),
     "toggle": ("toggle", "demonstrations that think or not, as the system message says"),
     "steps": ("steps", "labelled steps from a model, a task and its verifier"),
+    "sae": ("sae", "a sparse autoencoder of a model's states, for fpo"),
     "imagine": ("imagine", "dialogues with rewards from the description of a task"),
     "tests": ("tests", "make, filter and measure tests of programming problems"),
     "import": ("imported", "turn a configuration of TRL, LLaMA-Factory, verl, ... into ours"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -117,10 +116,11 @@ def _written(name: str, options: TestsOptions) -> list[dict[str, Any]]:
     roles = dict(judge.models)
     base = resolve(next(iter(roles.values())).source) if roles else None
     step = Step(Clock(0, 1), build(roles, base, settings) if base else Models({}), settings)
-    ask = written.inputs_question
-    read_answer: Callable[[str], dict[str, Any]] = written.inputs_of
-    if options.rule == "acecoder":
-        ask, read_answer = written.asserts_question, lambda text: {"test_list": written.asserts_of(text)}
+    by_inputs, by_asserts = (
+        (written.inputs_question, written.inputs_of),
+        (written.asserts_question, written.columns_of_asserts),
+    )
+    ask, read_answer = by_asserts if options.rule == "acecoder" else by_inputs
     rows = [row for table in read_rows(name).values() for row in table]
     asked = [ask(str(row.get("prompt") or row.get("question") or ""), _solution(row) or "") for row in rows]
     return [{} if one.failed else read_answer(one.text) for (one,) in judge.ask(asked, step)]

@@ -1,8 +1,7 @@
 """The options of every run, each declared once: type, range, default, help text below it.
 
 The class of an option is its group in --help-all, in the order below; the docstring is the group's title. A default in
-`may_change(...)` marks an option that a resumed run may change. `Options` (options.py) has them all.
-"""
+`may_change(...)` marks one that a resumed run may change. `Options` (options.py) has them all."""
 
 from __future__ import annotations
 
@@ -339,8 +338,7 @@ class SamplingAhead:
     step t - 1 - lag. 0: one after the other. Exactly repeatable either way (docs/async.md)."""
     chunk: CountOrNone = None
     """Sample at most this many tokens of a reply in one step; an unfinished reply is continued in the next step, with
-    the newer weights, and a group is learned from when its last reply has ended (docs/async.md). With an environment an
-    episode that has sampled so many tokens waits for the next step after its turn."""
+    the newer weights, and a group is learned from when its last reply has ended (docs/async.md)."""
     train_when: Annotated[float | None, Option(above=0, at_most=1)] = None
     """With an environment: a step learns when this share of the groups that are being played is done; the others are
     played on beside those of the next step. 0.5 plays twice as many episodes as a step learns from (docs/async.md)."""
@@ -382,7 +380,7 @@ class RayOptions:
     """On Ray: tasks in one unit of work. The size changes the last bits of the log-probs; which worker has a unit does
     not."""
     order: Annotated[str, Option(choices=("fixed", "free"))] = "fixed"
-    """On Ray: fixed learns from the replies of step t in step t, repeatable bit for bit; free samples from the newest
+    """On Ray: fixed learns from the replies of step t in step t, bit for bit repeatable; free samples from the newest
     weights and learns from the units that finish first, at most `lag` steps old."""
     replacements: CountOrZero = may_change(20)
     """On Ray: how many lost actors are replaced before the run stops."""

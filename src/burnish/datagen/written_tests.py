@@ -27,6 +27,11 @@ def inputs_question(problem: str, solution: str) -> Question:
     return question(WRITE_INPUTS, [("problem", problem), ("solution", solution)])
 
 
+def columns_of_asserts(answer: str) -> dict[str, object]:
+    """The columns of an answer with asserts."""
+    return {"test_list": asserts_of(answer)}
+
+
 def asserts_of(answer: str) -> list[str]:
     """The assert statements of an answer, each once, as lines of code; what is no Python is left out."""
     text = "\n".join(body for _, body in _BLOCK.findall(answer)) or answer

@@ -16,13 +16,15 @@ def models_of(*judges: Judge | None) -> dict[str, Role]:
     return {name: role for one in judges if one is not None for name, role in one.models.items()}
 
 
-def judge_grpo(drawn: Draw, source: draw.Source, n: int, eps: float, beta: float, *scored: Part) -> Method:
-    """GRPO on the tasks of a source."""
+def judge_grpo(
+    drawn: Draw, source: draw.Source, n: int, eps: float, beta: float, *scored: Part, by: str = "reward"
+) -> Method:
+    """GRPO on the tasks of a source, by the score of this name."""
     return method(
         draw=drawn,
         rollout=rollout.sample(n),
         score=chain(score.verify(source), *scored),
-        credit=chain(credit.group_relative(), credit.behaviour(), credit.ref()),
+        credit=chain(credit.group_relative(score=by), credit.behaviour(), credit.ref()),
         learn=learn.Learn(learn.pg_clip(eps, norm=learn.seq_mean), learn.kl_k3(coef=beta, norm=learn.seq_mean)),
         models=roles(ref=frozen("policy")),
     )

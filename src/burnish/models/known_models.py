@@ -11,11 +11,13 @@ from pathlib import Path
 from burnish.models import smollm2
 from burnish.models.gguf import converted
 from burnish.models.hub import fetch, hub_name
+from burnish.models.packed_model import place_of, unpack
 from burnish.models.sizes import check_config
 from burnish.util.files import read_json
 from burnish.util.paths import expanded
 
 TINY = Path(__file__).parent / "tiny"
+TINY_OMNI = Path(__file__).parent / "tiny_omni"
 _UNSAFE = (".bin", ".pt", ".pth", ".ckpt")
 
 
@@ -25,15 +27,22 @@ class KnownModel:
 
     place  where its directory is, or will be
     get    how to fetch it into a directory; None when it comes with burnish
+    unpack how it is made when it is first used, of what comes with burnish
     """
 
     summary: str
     place: Callable[[], Path]
     get: Callable[[Path | None], Path] | None = None
+    unpack: Callable[[], Path] | None = None
 
 
 MODELS: dict[str, KnownModel] = {
     "tiny": KnownModel("a very small model that comes with burnish, for trials in seconds on a CPU", lambda: TINY),
+    "tiny-omni": KnownModel(
+        "the same with a tower: it sees small pictures, for trials on a CPU",
+        lambda: place_of(TINY_OMNI),
+        unpack=lambda: unpack(TINY_OMNI),
+    ),
     "smollm2": KnownModel("SmolLM2-135M-Instruct, fetched once (93 MB, 540 MB on disk)", smollm2.place, smollm2.get),
 }
 
@@ -98,7 +107,7 @@ def adapted_model(path: Path) -> Path:
 
 
 def _known(name: str, model: KnownModel) -> Path:
-    path = model.place()
+    path = model.place() if model.unpack is None else model.unpack()
     if (path / "config.json").is_file():
         return _checked(path)
     if model.get is None:

@@ -129,6 +129,7 @@ _CORPUS = "a model that is pre-trained on another corpus"
 WAITS: dict[str, str] = {
     "acereason-nemotron-1-1": "demonstrations that are sampled from a teacher, several for each prompt",
     "balrog": "a panel of games with a progression score",
+    "clip-interpolation-sharpness": "weights between the start and the end, and the sharpness there, as a probe",
     "conjugate-prompting": f"{_CORPUS} (dialects)",
     "demonstration-regularized-rl": f"{_CORPUS} (less skill)",
     "echo-chamber": f"{_CORPUS} (three ways to write a solution)",
@@ -139,13 +140,7 @@ WAITS: dict[str, str] = {
     "okapi": f"{_CORPUS} (dialects)",
     "pedagogical-alignment": "a tutoring task with states and actions",
     "recon": "a task of matrix games and an environment with two seats",
-    "rlhf-as-online-irl": "errors after forced prefixes as a measure",
-    "rlhf-generalisation-diversity-study": f"{_CORPUS} (dialects)",
-    "seed-bench-r1-study": "a checker of the steps of a working",
     "sft-memorizes-rl-generalizes": f"{_CORPUS} (two readings of a rule)",
-    "sparkle": "prefixes of partial solutions as training data",
     "synergy-dilemma": f"{_CORPUS} (retries)",
     "teacher-hacking": "a ladder of model sizes on one corpus",
-    "web-agent-statistical-diagnosis": "a budget that is cut between demonstrations and RL",
-    "wingpt-3-0": "demonstrations that are sampled from a teacher",
 }

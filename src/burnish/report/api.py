@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 import math
@@ -158,7 +159,8 @@ class Api:
         with self.open(query) as store:
             trace = store.trace(_integer(query, "id", 0))
             siblings = [_short(row) for row in store.traces(group=trace["group_id"], limit=MOST)]
-        return {**trace, "calls": calls_in(trace), "siblings": siblings}
+            shown = [_as_image(png) for png in store.pictures(trace["group_id"])]
+        return {**trace, "calls": calls_in(trace), "siblings": siblings, "pictures": shown}
 
     def tree(self, query: Query) -> list[Node]:
         """The replies of a group's traces as a tree."""
@@ -193,6 +195,11 @@ class Api:
                 return store.folder, store.state()
 
         return carry_out(self.manager, query, run)
+
+
+def _as_image(png: bytes) -> str:
+    """A picture as the address of an <img>."""
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
 
 
 def _as_json(value: object) -> bytes:

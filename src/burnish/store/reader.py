@@ -233,6 +233,13 @@ class RunStore:
         texts = [pieces.get(token, "") for token in ids]
         return {"ids": ids, "pieces": texts, "logp": _numbers("f", row["logp"]), "streams": streams}
 
+    def pictures(self, group: int) -> list[bytes]:
+        """The pictures of a group's prompt, small, as PNG files."""
+        if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'pictures'").fetchone():
+            return []  # recorded by an earlier version
+        rows = self._db.execute("SELECT png FROM pictures WHERE group_id = ? ORDER BY place", (group,))
+        return [bytes(row["png"]) for row in rows]
+
     def count(self) -> int:
         """Number of recorded traces."""
         traces: int = self._db.execute("SELECT count(*) FROM traces").fetchone()[0]

@@ -24,7 +24,16 @@ from burnish.core.step import TokenEntropies
 from burnish.core.tokenizer import Tokenizer
 from burnish.store.health import Health, HealthLimits
 from burnish.store.records import EventLevel
-from burnish.store.rows import Pieces, RecordedGroup, add_entropies, group_row, recorded_groups, tokens_of, trace_row
+from burnish.store.rows import (
+    Pieces,
+    RecordedGroup,
+    add_entropies,
+    group_row,
+    recorded_groups,
+    thumbnails,
+    tokens_of,
+    trace_row,
+)
 from burnish.store.schema import FILE, connect, searchable
 
 QUEUE_SIZE = 8  # jobs (mostly steps) that may wait to be written
@@ -192,11 +201,13 @@ class RunRecorder:
         group_id = db.execute("SELECT ifnull(max(id), 0) FROM groups").fetchone()[0]
         trace_id = db.execute("SELECT ifnull(max(id), 0) FROM traces").fetchone()[0]
         group_rows, trace_rows, token_rows, texts = [], [], [], []
+        shown: list[tuple[int, int, int, bytes]] = []
         tokens = iter(tokens_of([trace for group in groups for trace, _ in group.traces]))
         for group in groups:
             group_id += 1
             row = group_row(group)
             group_rows.append((group_id, *row))
+            shown += [(group_id, group.step, place, png) for place, png in enumerate(thumbnails(group.task))]
             for place, (trace, dropped) in enumerate(group.traces):
                 trace_id += 1
                 trace_tokens = next(tokens)
@@ -208,6 +219,7 @@ class RunRecorder:
         db.executemany(_GROUP, group_rows)
         db.executemany(_TRACE, trace_rows)
         db.executemany(_TOKENS, token_rows)
+        db.executemany("INSERT OR REPLACE INTO pictures VALUES (?,?,?,?)", shown)
         if searchable(db):
             db.executemany("INSERT INTO search (rowid, prompt, text) VALUES (?,?,?)", texts)
         db.executemany("INSERT OR IGNORE INTO vocabulary VALUES (?,?)", self._pieces.new)
@@ -249,7 +261,7 @@ def cut(folder: Path, step: int) -> None:
             old = f"SELECT 'delete', id, prompt, text FROM trace_text WHERE id IN ({deleted})"
             db.execute(f"INSERT INTO search (search, rowid, prompt, text) {old}", (step,))
         db.execute(f"DELETE FROM tokens WHERE trace IN ({deleted})", (step,))
-        for table in ("traces", "groups", "metrics", "timings", "memory", "units", "ledger"):
+        for table in ("traces", "groups", "metrics", "timings", "memory", "units", "ledger", "pictures"):
             db.execute(f"DELETE FROM {table} WHERE step > ?", (step,))
         db.execute("DELETE FROM events WHERE step > ? AND level = 'warning'", (step,))
         db.execute("COMMIT")

@@ -13,12 +13,13 @@ import numpy as np
 import torch
 
 from burnish.core.loop import Report
-from burnish.core.messages import prompt_shown
+from burnish.core.messages import pictures_of, prompt_shown
 from burnish.core.step import TokenEntropies
 from burnish.core.tokenizer import Tokenizer
 from burnish.core.types import Group, Task, Trace, TraceId
 from burnish.core.types_json import plain
 from burnish.media.ids import FIRST, media_in
+from burnish.media.thumbnail import thumbnail
 
 MOST_TOKENS = 200_000  # recorded per phase and step, about 6 MB
 REPLACEMENT = "\ufffd"  # a decoder's output for an incomplete UTF-8 sequence
@@ -229,6 +230,17 @@ def _streams(traces: list[Trace], lengths: list[int]) -> list[dict[str, np.ndarr
 def prompt_text(task: Task) -> str:
     """A task's prompt as text, for people to read."""
     return prompt_shown(task.prompt)
+
+
+MOST_PICTURES = 8  # of a prompt, as thumbnails
+
+
+def thumbnails(task: Task) -> list[bytes]:
+    """The first pictures of a prompt, small."""
+    if isinstance(task.prompt, str):
+        return []
+    small = (thumbnail(reference) for reference in pictures_of(task.prompt)[:MOST_PICTURES])
+    return [png for png in small if png is not None]
 
 
 def _mean(advantages: np.ndarray | None, prompt: int) -> float | None:

@@ -57,7 +57,8 @@ CREATE VIEW trace_text AS
   FROM traces JOIN groups ON groups.id = traces.group_id;
 """
 TABLE_NAMES = {"info", "metrics", "timings", "memory", "groups", "traces", "tokens", "vocabulary", "events", "orders"}
-# Tables of runs that sample in other processes (on Ray); they are added to older stores when these are opened to write.
+# Tables of runs that sample in other processes (on Ray), and of pictures; they are added to older stores when these are
+# opened to write.
 LEDGER = (
     "CREATE TABLE IF NOT EXISTS units (step INTEGER NOT NULL, drawn INTEGER NOT NULL, walk INTEGER NOT NULL, "
     "unit INTEGER NOT NULL, tasks INTEGER NOT NULL, version INTEGER NOT NULL, asked INTEGER NOT NULL, "
@@ -66,6 +67,8 @@ LEDGER = (
     "unit INTEGER NOT NULL, place INTEGER NOT NULL, sample INTEGER NOT NULL, task TEXT NOT NULL, "
     "length INTEGER NOT NULL, version INTEGER NOT NULL, fate TEXT NOT NULL, "
     "PRIMARY KEY (drawn, walk, unit, place, sample))",
+    "CREATE TABLE IF NOT EXISTS pictures (group_id INTEGER NOT NULL, step INTEGER NOT NULL, place INTEGER NOT NULL, "
+    "png BLOB NOT NULL, PRIMARY KEY (group_id, place))",
 )
 STEPS = {  # the columns of steps, by table
     **dict.fromkeys(("metrics", "timings", "memory", "groups", "traces", "events"), ("step",)),

@@ -36,10 +36,8 @@ def entries() -> list[StudyEntry]:
     verdicts, written = states(), set(names())
     rows = []
     for paper in studies.ALL:
-        state = verdicts.get(paper.id) or (
-            "not yet run" if paper.id in written else f"no claim file: {waiting(paper.id)}"
-        )
-        rows.append(StudyEntry(paper.id, (paper,), state))
+        unrun = "not yet run" if paper.id in written else f"not yet written: it needs {waiting(paper.id)}"
+        rows.append(StudyEntry(paper.id, (paper,), verdicts.get(paper.id, unrun)))
     return rows
 
 

@@ -24,7 +24,11 @@ def page(
     study: Study, raw: Raw | None, verdicts: Sequence[Verdict], picture: str = "", methods: str = "../methods"
 ) -> str:
     """The page. raw: None where nothing has been run; methods: where the pages of the methods are."""
-    parts = [f"# {study.source.title}", _head(study), "\n".join(f"- {line}" for line in study.quoted)]
+    parts = [
+        f"# {study.source.title}",
+        f"{_head(study)} {_raw(study, raw)}".strip(),
+        "\n".join(f"- {line}" for line in study.quoted),
+    ]
     if raw is None:
         parts.append("**Not yet run.** The claim file is there; `burnish study run` makes the results.")
     else:
@@ -84,6 +88,13 @@ def shown(part: Part) -> str:
 def _head(study: Study) -> str:
     link = f"[arXiv {study.source.arxiv}](https://arxiv.org/abs/{study.source.arxiv})" if study.source.arxiv else ""
     return f"{link}. {study.about}".removeprefix(". ")
+
+
+def _raw(study: Study, raw: Raw | None) -> str:
+    """Where the numbers of the page come from."""
+    if raw is None:
+        return "Its runs will be in `results.json` of their folder."
+    return f"Every number is computed from the raw results, `{raw.file}`."
 
 
 def _ran(study: Study, raw: Raw) -> str:

@@ -20,6 +20,7 @@ FILE = "results.json"
 class Raw:
     """What a results file says. shas: of the claim file at each start, the first of them before the first run."""
 
+    file: str
     runs: Runs
     shas: tuple[str, ...]
     quick: bool
@@ -89,6 +90,7 @@ def read_raw(file: Path, design: Design) -> Raw:
         rows.setdefault(row.label, {}).setdefault(row.task, []).append(row)
     rates = stored.about.get("rates")
     return Raw(
+        _place(file),
         Runs(rows, tuple(task for task in design.on if any(task in by_task for by_task in rows.values()))),
         tuple(str(sha) for sha in _listed(stored.about.get("claim_file"))),
         bool(stored.about.get("quick")),
@@ -96,6 +98,12 @@ def read_raw(file: Path, design: Design) -> Raw:
         tuple(row for row in stored.rows.values() if not row.done),
         sum(row.spent.get("seconds", 0.0) for row in done),
     )
+
+
+def _place(file: Path) -> str:
+    """The file as it is named on a page: its last folders, without where they are."""
+    parts = file.parts[-4:] if "benchmarks" in file.parts[-4:] else file.parts[-2:]
+    return "/".join(parts)
 
 
 def compact(file: Path, out: Path, *, curves: bool) -> None:

@@ -13,7 +13,7 @@ a verdict; nothing else does.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from burnish.compare.board import LEVEL
@@ -174,7 +174,7 @@ class NoWorse:
         return self.contrast.arms
 
     def parts(self, runs: Runs) -> list[Part]:
-        return [self.contrast.part(runs, -self.margin)]
+        return [replace(self.contrast.part(runs, -self.margin), zero=-self.fails)]
 
     def verdict(self, parts: Sequence[Part]) -> str:
         (part,) = parts

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from burnish.report.charts import Row, interval_chart, standalone
 from burnish.studies.page import shown, wrapped
 from burnish.studies.results import Raw
-from burnish.studies.rules import FAILS, HOLDS, SCALE, UNDECIDED, VERDICTS, Part
+from burnish.studies.rules import FAILS, HOLDS, SCALE, UNDECIDED, VERDICTS, AnyOf, Part
 from burnish.studies.study import Study
 from burnish.studies.verdicts import Verdict
 
@@ -17,7 +17,8 @@ COLOURS = {HOLDS: 4, FAILS: 2, UNDECIDED: 8, SCALE: 3}
 SPAN = 3.0  # the forest plot ends so many times the distance from no effect to enough for the claim away
 INTRODUCTION = """Claims of published papers, each tested here by an experiment whose rule, margin, arms, seeds and
 budget stood in a claim file before its first run. The verdicts are computed from the raw results.
-[How it works](../studies.md)."""
+[How it works](../studies.md); `scripts/write_studies.py` writes these pages from the raw
+results in `benchmarks/results/studies`."""
 READ = """In the plot, 0 is no effect (or the bound at which a claim fails) and 1 is enough for the claim: a margin, a
 ratio, a share. Claims that two things are alike hold near 0; their bar must lie within 1 on both sides. Bars are 95%
 intervals, cut at the ends of the axis."""
@@ -51,7 +52,7 @@ def summary(entries: Sequence[Entry], waiting: Mapping[str, str], picture: str) 
         link = f"[{entry.study.name}]({entry.study.name}.md)"
         kind = " (quick)" if entry.raw is not None and entry.raw.quick else ""
         for place, one in enumerate(entry.verdicts):
-            effect = shown(one.parts[0]) if one.parts else one.why
+            effect = shown(deciding(one)) if one.parts else one.why
             lines.append(
                 f"| {f'{link}{kind}' if not place else ''} | {one.claim.text} | {effect} | **{one.verdict}** |"
             )
@@ -67,13 +68,13 @@ def summary(entries: Sequence[Entry], waiting: Mapping[str, str], picture: str) 
 
 
 def forest(entries: Sequence[Entry]) -> str:
-    """One row for each claim with a result: its first part, from no effect (0) to enough for the claim (1)."""
+    """One row for each claim with a result: the part it hangs on, from no effect (0) to enough for the claim (1)."""
     rows = []
     for entry in entries:
         for one in entry.verdicts if entry.raw is not None else ():
-            if not one.parts or not math.isfinite(one.parts[0].mean):
+            if not one.parts or not math.isfinite(deciding(one).mean):
                 continue
-            low, value, high = (placed(one.parts[0], x) for x in _ends(one.parts[0]))
+            low, value, high = sorted(placed(deciding(one), x) for x in _ends(deciding(one)))
             label = f"{entry.study.name}: {one.claim.name}"
             rows.append(Row(label, value, low, high, one.verdict, COLOURS[one.verdict], one.verdict == UNDECIDED))
     if not rows:
@@ -82,6 +83,13 @@ def forest(entries: Sequence[Entry]) -> str:
         rows, title="Effects, in units of what each claim needs", x_range=(-SPAN, SPAN), rule=1.0, width=980
     )
     return standalone(chart)
+
+
+def deciding(one: Verdict) -> Part:
+    """The part that a claim hangs on: of several that must all hold the weakest, of alternatives the strongest."""
+    strength = [placed(part, part.mean) if math.isfinite(part.mean) else -SPAN for part in one.parts]
+    chosen = max(strength) if isinstance(one.claim.rule, AnyOf) else min(strength)
+    return one.parts[strength.index(chosen)]
 
 
 def _ends(part: Part) -> tuple[float, float, float]:

@@ -106,9 +106,10 @@ def fpo(
     D(y) = mean over the k largest features of the policy's F of (F - F_ref)^2
     L = -log s( beta [m(y_w) - m(y_l)] - beta alpha [D(y_l) - sg D(y_w)] ),  mean over pairs
 
-    As in the authors' code, whose constants are the defaults; it reads features at the last layer. Without `sae` the
-    features are the hidden states themselves, which is not the paper's method but needs nothing. The reference is
-    run along; the paper caches its features.
+    As in the authors' code, whose constants are the defaults; it reads features at the last layer. `burnish sae` trains
+    an autoencoder (the paper takes published ones of Gemma). Without `sae` the features are the hidden states
+    themselves, which is not the paper's method but needs nothing. The reference is run along; the paper caches its
+    features.
     """
     encode = (lambda states: states) if sae is None else jump_relu(sae)
     return from_pairs_and_ref(task, feature_constrained(beta, alpha, k, encode, on="demo"))

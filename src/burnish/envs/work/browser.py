@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import os
 import random
 import re
@@ -209,10 +210,8 @@ async def _browser() -> Any:
 
 
 async def _started() -> Any:
-    try:
-        from playwright.async_api import async_playwright
-    except ImportError:
-        raise ValueError("the task browser needs playwright; install it with: pip install 'burnish[browser]'") from None
+    from playwright.async_api import async_playwright
+
     driver = await async_playwright().start()
     flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
     flags += ["--disable-sync", "--no-first-run", "--disable-dev-shm-usage"]
@@ -231,6 +230,11 @@ class Browser(WorkFamily):
     name = "browser"
     summary = "order from a shop in a real headless browser: click, type, choose (several turns)"
     game = Browsing  # type: ignore[assignment]  # its methods are async, so it is no Game
+
+    def __init__(self, level: int = 2, seed: int = 0, seat: str = "") -> None:
+        super().__init__(level, seed, seat)
+        if importlib.util.find_spec("playwright") is None:
+            raise ValueError("the task browser needs playwright; install it with: pip install 'burnish[browser]'")
 
     def draw(self, dice: random.Random) -> Shop:
         names = dice.sample([f"{colour} {thing}" for colour in _COLOURS for thing in _THINGS], (0, 3, 4, 8)[self.level])

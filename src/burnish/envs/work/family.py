@@ -10,7 +10,7 @@ from functools import partial
 from burnish.core.task import Task
 from burnish.envs.expert import expert_episode
 from burnish.envs.games.game import GameFamily, Position
-from burnish.envs.guarded import GuardedEnv
+from burnish.envs.guarded import Failure, GuardedEnv
 from burnish.envs.played import demonstration_of
 
 _DEMONSTRATION = ("demo", "messages")
@@ -26,7 +26,10 @@ class Shown(Mapping[str, object]):
         if name in _DEMONSTRATION and name not in self._given:
             make = self._given["env"]
             assert callable(make)
-            self._given |= demonstration_of(expert_episode(GuardedEnv(make), None, 0))
+            try:
+                self._given |= demonstration_of(expert_episode(GuardedEnv(make), None, 0))
+            except Failure as failure:
+                raise ValueError(f"the expert cannot play: {failure}") from None
         return self._given[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -48,6 +51,8 @@ class WorkFamily(GameFamily, ABC):
         env = GuardedEnv(make)
         try:
             seen = env.observed(env.begin_reset(None, 0))
+        except Failure as failure:
+            raise ValueError(f"task {self.name!r} cannot be started: {failure}") from None
         finally:
             env.close()
         assert isinstance(seen, str)

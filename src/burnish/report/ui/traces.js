@@ -102,9 +102,14 @@ export function tracesView(page, names, words) {
       el("div", { class: "bar" }, el("h1", {}, `Trace ${open.id}`), score(open), el("span", { class: "dim" }, `step ${open.step}, phase ${open.phase}, ${open.length} tokens`), el("span", { class: "grow" }),
         el("button", { onclick: elsewhere, title: "The same prompt across steps and runs (s)" }, "Same prompt elsewhere")),
       open.dropped ? el("p", { class: "worry" }, el("b", {}, "dropped"), el("span", {}, `Not learnt from: the part ${open.dropped} took it out.`)) : "",
-      group(), tree?.group === open.group_id ? treeView(tree.nodes, open.id, show) : "", facts(), el("div", { class: "modes", role: "radiogroup", "aria-label": "Colour tokens by" }, el("span", { class: "dim" }, "Colour by"), modes.map(([name, label], i) =>
+      pictures(), group(), tree?.group === open.group_id ? treeView(tree.nodes, open.id, show) : "", facts(), el("div", { class: "modes", role: "radiogroup", "aria-label": "Colour tokens by" }, el("span", { class: "dim" }, "Colour by"), modes.map(([name, label], i) =>
         el("button", { role: "radio", "aria-checked": String(name === on), class: name === on ? "on" : "", title: i < 9 ? `(${i + 1})` : "", onclick: () => colour(name) }, label))),
       tokensView(open, on), besides());
+  }
+
+  /** The pictures of its prompt. */
+  function pictures() {
+    return open.pictures?.length ? el("div", { class: "pictures" }, open.pictures.map((src, i) => el("img", { src, alt: `Picture ${i + 1} of the prompt` }))) : "";
   }
 
   /** The group as a strip of scores: what this trace was compared with. */

@@ -15,6 +15,8 @@ from burnish.tasks.pictures.family import PictureFamily
 from burnish.verifiers.answer_line import format_reply
 
 HIGH, WIDE = 4, 3  # units of an element
+SIDE_UNITS = 16.0  # of the page
+Action = tuple[str, int, int, str]  # its name, its place, its word
 WHITE = (250, 250, 250)
 Element = tuple[str, str, int, int]  # "button" or "field", its label, the units of its upper left corner: x, y
 Page = tuple[tuple[Element, ...], str, str, str, int]  # elements, the action, its label, its word, grey
@@ -28,7 +30,7 @@ def inside(element: Element, x: int, y: int) -> bool:
     return element[2] <= x <= element[2] + WIDE and element[3] <= y <= element[3] + HIGH
 
 
-def read(said: str) -> tuple[str, int, int, str] | None:
+def read(said: str) -> Action | None:
     """An action: its name, its place and its word; None if the text is none."""
     if said == "scroll down":
         return "scroll", 0, 0, "down"
