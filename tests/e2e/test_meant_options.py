@@ -18,7 +18,7 @@ from burnish.config.words import nearest
         (("sft", "--n", "8"), "'n' of a2c, opd, ppo is: replies sampled for each prompt (`burnish show sft`"),
         (("dpo", "--eps", "0.1"), "is: how far the probability ratio may move from 1"),
         (("sft", "--stepz", "8"), "did you mean 'steps'?"),
-        (("sft", "--push-to-hub", "me/it"), "nothing is uploaded; `hf upload OWNER/NAME RUN/model` does it"),
+        (("sft", "--push-to-hub", "me/it"), "a run uploads nothing; `burnish push RUN OWNER/NAME` does"),
         (("sft", "--deepspeed", "zero3.json"), "--ranks N uses N GPUs"),
     ],
 )

@@ -122,10 +122,11 @@ def _measured(name: str, options: EvalRewardOptions) -> tuple[dict[str, Any], li
         "slices": {key: {"pairs": len(some), **asdict(reward_eval.accuracy(some))} for key, some in by_slice.items()},
         "ece": calibration_error(curve),
         "reliability": [asdict(one) for one in curve],
-        "consistency": asdict(contrast),
+        "consistency": contrast and asdict(contrast),
     }
     parts: list[Table | Text] = [_accuracies(pairs, by_slice), _calibration(curve, numbers["ece"])]
-    parts.append(_contrast(numbers["consistency"]))
+    alike = Text("no two held-out tasks have different replies: instructions were not contrasted", style="dim")
+    parts.append(_contrast(numbers["consistency"]) if contrast else alike)
     best = _best_of_n(scorer, source, settings, options) if options.policy else []
     if best:
         numbers["best_of_n"] = [asdict(one) for one in best]

@@ -146,7 +146,7 @@ WITHOUT: dict[str, str] = {
     "data.filter_overlong_prompts_workers cache_dir tokenized_path dataset_streaming",
     "write it after the name of the model: owner/name@revision": "model_revision revision",
     "a run folder is never overwritten": "overwrite_output_dir",
-    "nothing is uploaded; `hf upload OWNER/NAME RUN/model` does it": "push_to_hub "
+    "a run uploads nothing; `burnish push RUN OWNER/NAME` does": "push_to_hub "
     "hub_model_id hub_token hub_strategy hub_private_repo",
     "columns that a task does not use are passed to the reward function": "remove_unused_columns",
     "replies are always sampled; --temperature, --top-p, --top-k and --min-p say how": "do_sample num_beams "

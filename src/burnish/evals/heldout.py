@@ -15,7 +15,7 @@ from burnish.core.method import Method, Phase
 from burnish.core.step import Settings, Step
 from burnish.core.types import Clock, Group
 from burnish.evals import better
-from burnish.evals.evaluate import Interval, Shown, can_evaluate, evaluate, interval, ratio, widened
+from burnish.evals.evaluate import Interval, Shown, can_evaluate, evaluate, interval, ratio, share, widened
 from burnish.learn.learn import measure as measure_terms
 from burnish.learn.learn import plan_of
 from burnish.learn.units import OF_TASK
@@ -229,7 +229,8 @@ def _selected(
     score = "reward" if graded or asked.earlier == better.REWARD else "correct"
     per_task = [statistics.fmean(trace.scores[score] for trace in group.traces) for group in groups]
     name = better.ACCURACY if score == "correct" else better.REWARD
-    return Outcome(name, interval(per_task), _replies(groups, models[method.product].chat, score))
+    value = share(per_task) if name == better.ACCURACY else interval(per_task)
+    return Outcome(name, value, _replies(groups, models[method.product].chat, score))
 
 
 def _replies(groups: list[Group], chat: Chat, score: str) -> tuple[Shown, ...]:

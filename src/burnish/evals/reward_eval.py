@@ -192,16 +192,16 @@ class Consistency:
     similarity: float
 
 
-def consistency(scorer: RewardScorer, source: Source, tasks: int) -> Consistency:
+def consistency(scorer: RewardScorer, source: Source, tasks: int) -> Consistency | None:
     """Contrast instructions (arXiv 2309.16155): each task with the most similar other one, by shared words.
 
     response: for the instruction, its own reply scores more than the other's; instruction: for the reply, its own
-    instruction scores more than the other. A tie is one half.
+    instruction scores more than the other. A tie is one half. None where no two tasks have different replies.
     """
     asked = [as_answered(task) for task in held_out_tasks(source, tasks)]
     couples = nearest([task for task, _ in asked], [text for _, text in asked])
     if not couples:
-        raise ValueError("no two held-out tasks have different replies, so that instructions cannot be contrasted")
+        return None
     groups = []
     for i, j, _ in couples:
         (task, own), (other, theirs) = asked[i], asked[j]

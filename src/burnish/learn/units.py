@@ -92,4 +92,5 @@ def note_tasks(notes: Notes, term: Term, live: Live, weights: Tensor, micro: Mic
         summed = counted * x.double().cpu()
         for group in present:
             inside = owners == group
-            notes.add(f"{term.name}/{name}{OF_TASK}{group}", float(summed[inside].sum()), float(counted[inside].sum()))
+            key = f"{term.name}/{name}{OF_TASK}{group}"  # of an evaluation alone: no run records it
+            notes.add(key, float(summed[inside].sum()), float(counted[inside].sum()))

@@ -17,6 +17,7 @@ from pathlib import Path
 from burnish.config.flags import read
 from burnish.config.options import Config, Options, configure, method_fields, one_length, unknown
 from burnish.config.resumable import ENDS, RESUMABLE
+from burnish.config.words import nearest
 from burnish.core.method import Method
 from burnish.methods.table import Entry, find
 from burnish.models.known_models import resolve
@@ -100,7 +101,7 @@ def _check_shared(recipe: Recipe, makers: Mapping[str, Maker]) -> None:
     options = {name for stage in recipe.stages for name in _known_options(stage, makers)}
     for name in recipe.options:
         if name not in options or name == "method":
-            raise ValueError(f"options: {unknown('no stage of the recipe', name, options)}")
+            raise ValueError(f"options: no stage of the recipe has the option {name!r}{nearest(name, options)}")
 
 
 def all_options(recipe: Recipe, stage: Stage, makers: Mapping[str, Maker]) -> dict[str, object]:

@@ -77,8 +77,8 @@ def verdict(result: Result, tasks: int, longest: int = 0) -> list[str]:
     worse = gain > 0 if better_is_lower(after.name) else gain < 0
     if after.value.low < after.value.high and not better_is_lower(after.name) and _overlap(before.value, after.value):
         lines.append(
-            f"The 95% intervals overlap: on {tasks} tasks this may be chance. More --steps or held-out tasks "
-            "(--eval-tasks) will tell."
+            f"The 95% intervals overlap: on {tasks} task{'' if tasks == 1 else 's'} this may be chance. More --steps "
+            "or held-out tasks (--eval-tasks) will tell."
         )
     elif worse:
         lines.append("The model got worse: try a smaller --lr, or fewer --steps.")

@@ -94,17 +94,17 @@ def _judged(run: ObservedRun) -> str:
     if not options.eval_tasks:
         return ""
     kind, sampled = kind_of(run.method, run.source, options.eval_measure), options.eval_k and options.eval_temperature
-    rows = f"{run.held_out:,} held-out"
+    rows, s = f"{run.held_out:,} held-out", "" if run.held_out == 1 else "s"
     if kind == "scored":
-        return f"{rows} prompts, the mean reward of the replies that the method samples"
+        return f"{rows} prompt{s}, the mean reward of the replies that the method samples"
     greedy = "one greedy reply each (temperature 0)"
     several = f"{options.eval_k} sampled at temperature {options.eval_temperature:g}"
     if kind == "judged":
         if sampled and sampled_first(run.method, options.eval_measure):
-            return f"{rows} tasks, {several}, by which the best checkpoint is found, and {greedy}"
-        return f"{rows} tasks, {greedy}" + (f", and {several}" if sampled else "")
+            return f"{rows} task{s}, {several}, by which the best checkpoint is found, and {greedy}"
+        return f"{rows} task{s}, {greedy}" + (f", and {several}" if sampled else "")
     what = "likelihood of the replies" if "chosen" not in Needs.of(run.method).replies else "order of the pairs"
-    told = f"{rows} rows, the {what}" if not run.method.samples else f"{rows} rows, the method's own loss"
+    told = f"{rows} row{s}, the {what}" if not run.method.samples else f"{rows} row{s}, the method's own loss"
     judged = options.eval_measure == "auto" and run.method.generates and can_evaluate(run.source)
     return told + (f"; before and after training also {greedy}" if judged else "")
 

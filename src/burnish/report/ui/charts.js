@@ -73,7 +73,7 @@ function dragging(drawing, { begin, end, height, onzoom }) {
     const now = at(event), [from, to] = [Math.min(start ?? now, now), Math.max(start ?? now, now)];
     start = null;
     shade.setAttribute("visibility", "hidden");
-    if (to - from > 8) onzoom([value(from), value(to)]);
+    if (to - from > 8) { hideTip(); onzoom([value(from), value(to)]); } // the chart under the tip is drawn anew
   });
   drawing.addEventListener("dblclick", () => onzoom(null));
 }
