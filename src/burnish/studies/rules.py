@@ -235,8 +235,8 @@ class Level:
 
 
 @dataclass(frozen=True)
-class AllOf:
-    """Every one of several rules holds; one that fails is enough for the claim to fail."""
+class Several:
+    """Several rules, each on its own parts."""
 
     rules: tuple[Rule, ...] = field(default_factory=tuple)
 
@@ -246,6 +246,10 @@ class AllOf:
 
     def parts(self, runs: Runs) -> list[Part]:
         return [part for rule in self.rules for part in rule.parts(runs)]
+
+
+class AllOf(Several):
+    """Every one of several rules holds; one that fails is enough for the claim to fail."""
 
     def verdict(self, parts: Sequence[Part]) -> str:
         each = verdicts(self.rules, parts)
@@ -255,18 +259,8 @@ class AllOf:
         return "all of: " + "; and ".join(rule.said() for rule in self.rules)
 
 
-@dataclass(frozen=True)
-class AnyOf:
+class AnyOf(Several):
     """At least one of several rules holds; the claim fails where all of them do."""
-
-    rules: tuple[Rule, ...] = field(default_factory=tuple)
-
-    @property
-    def arms(self) -> tuple[str, ...]:
-        return tuple(arm for rule in self.rules for arm in rule.arms)
-
-    def parts(self, runs: Runs) -> list[Part]:
-        return [part for rule in self.rules for part in rule.parts(runs)]
 
     def verdict(self, parts: Sequence[Part]) -> str:
         each = verdicts(self.rules, parts)
@@ -278,7 +272,7 @@ class AnyOf:
 
 def count(rule: Rule) -> int:
     """How many parts a rule measures."""
-    return sum(map(count, rule.rules)) if isinstance(rule, AllOf | AnyOf) else 1
+    return sum(map(count, rule.rules)) if isinstance(rule, Several) else 1
 
 
 def verdicts(rules: Sequence[Rule], parts: Sequence[Part]) -> list[str]:
