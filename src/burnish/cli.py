@@ -19,7 +19,7 @@ burnish post-trains language models.
 
 Start here:
   burnish choose                            which method for my data? It asks
-  burnish train                             GRPO teaches the tiny model to find paths
+  burnish train                             GRPO: the tiny model learns paths
   burnish train dpo --task add --steps 100  another method, another task
   burnish train grpo --model path/to/model --task data.jsonl --lora 16
   burnish train run.yaml --lr 3e-5          options of a file; flags override it

@@ -27,6 +27,7 @@ NEEDED = {
     "nash_ema": {"opponent": "it writes replies"},
     "nash_md": {"ref": "the opponent is a mixture with it"},
     "nlpo": {"mask": "it masks what is sampled"},
+    "othink_mr1": {"ref": "its KL grows from beta to beta_end"},
     "tgdpo": {"ref": "the preference loss compares with it"},
     "trpa": {"ref": "the preference loss compares with it"},
 }

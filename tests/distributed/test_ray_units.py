@@ -372,19 +372,19 @@ def audited(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        ("DELETE FROM ledger WHERE drawn = 1 AND unit = 0 AND place = 1", "tasks, but samples of 1"),
+        ("DELETE FROM ledger WHERE drawn = 2 AND unit = 0 AND place = 1", "tasks, but samples of 1"),
         (
-            "DELETE FROM ledger WHERE drawn = 1 AND unit = 0 AND place = 1 AND sample = 0",
+            "DELETE FROM ledger WHERE drawn = 2 AND unit = 0 AND place = 1 AND sample = 0",
             "samples of unit 2/0/0 are missing",
         ),
-        ("UPDATE ledger SET fate = '' WHERE drawn = 2 AND sample = 3", "neither learned nor dropped"),
-        ("DELETE FROM units WHERE drawn = 1 AND unit = 0", "some are missing"),
-        ("DELETE FROM units WHERE drawn = 1", "learned from no unit"),
-        ("UPDATE units SET version = 0 WHERE drawn = 3", "3 steps old"),
-        ("UPDATE units SET sampled = 2 WHERE drawn = 0 AND unit = 1", "sampled 2"),
-        ("UPDATE units SET step = 3 WHERE drawn = 2", "out of order"),
-        ("UPDATE ledger SET step = 0 WHERE drawn = 2 AND unit = 1", "in another step"),
-        ("UPDATE ledger SET unit = 9 WHERE drawn = 2 AND unit = 1", "which does not exist"),
+        ("UPDATE ledger SET fate = '' WHERE drawn = 3 AND sample = 3", "neither learned nor dropped"),
+        ("DELETE FROM units WHERE drawn = 2 AND unit = 0", "some are missing"),
+        ("DELETE FROM units WHERE drawn = 2", "learned from no unit"),
+        ("UPDATE units SET version = 0 WHERE drawn = 4", "3 steps old"),
+        ("UPDATE units SET sampled = 2 WHERE drawn = 1 AND unit = 1", "sampled 2"),
+        ("UPDATE units SET step = 4 WHERE drawn = 3", "out of order"),
+        ("UPDATE ledger SET step = 0 WHERE drawn = 3 AND unit = 1", "in another step"),
+        ("UPDATE ledger SET unit = 9 WHERE drawn = 3 AND unit = 1", "which does not exist"),
     ],
 )
 def test_the_audit_notices(damage: str, said: str, audited: Path, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ EXITS = {
     "gone": ("import os\ndef f(completions):\n    os._exit(0)\n", "died during a call"),
     "other": ("class E(BaseException): pass\ndef f(completions):\n    raise E('odd')\n", "reward f raised E: odd"),
     "loading": ("import sys\nsys.exit(0)\n", r"running .* failed \(SystemExit: 0\)"),
-    "loading gone": ("import os\nos._exit(0)\n", "ended while it was loaded"),
+    "loading gone": ("import os\nos._exit(0)\n", r"ended \(exit status 0\) while it was loaded"),
 }
 
 

@@ -93,7 +93,7 @@ def test_a_graded_reward_is_measured_by_its_mean(small_model: Path, tmp_path: Pa
     said = verdict(result, 8)[0]
     assert said.startswith("held-out reward, sampled at temperature 1: -") and " -> -" in said
     with result.store as store:
-        assert result_of(store).startswith("reward -")
+        assert result_of(store, "finished").startswith("reward -")
 
 
 def test_rewards_that_turn_out_to_be_graded_stay_comparable() -> None:

@@ -31,7 +31,7 @@ from burnish.engine.request import Request
 from burnish.learn.learn import accumulate, apply_gradient
 from burnish.methods.table import METHODS
 from burnish.models import loader as loading
-from burnish.models import shards, write_by_ranks
+from burnish.models import sharded_weights, shards, write_by_ranks
 from burnish.models.build import Models, build
 from burnish.models.layer_shards import held, is_divided, layers_of, whole_of
 from burnish.models.loader import Loader
@@ -393,8 +393,12 @@ def test_turns_are_taken_in_order_and_none_waits_for_ever() -> None:
 
 
 @pytest.mark.parametrize(("rank", "rows"), [(0, slice(0, 3)), (1, slice(3, 5))])
-def test_a_rank_takes_its_rows_of_moments_in_the_shape_that_they_have(rank: int, rows: slice) -> None:
+def test_a_rank_takes_its_rows_of_moments_in_the_shape_that_they_have(
+    rank: int, rows: slice, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """5 rows over 2 ranks are 3 and 2. AdamW keeps moments in the parameter's shape, AdamW in few bits flat."""
+    monkeypatch.setattr(sharded_weights, "mesh_under", lambda weight: None)
+    monkeypatch.setattr(sharded_weights, "part_of", lambda mesh: (rank, 2))
     states = ShardedWeights({}, Ranks(rank, 2))
     states.layers = {"w": torch.nn.Parameter(torch.zeros(5, 3))}
     whole = torch.arange(15.0).view(5, 3)

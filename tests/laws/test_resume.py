@@ -84,4 +84,4 @@ def test_the_same_seed_repeats_a_run_and_another_does_not(small_model: Path, oth
     a, b, c = (recorded(tmp_path / out) for out in "abc")
     assert a == b
     assert a["metrics"] != c["metrics"]
-    assert sorted({row[0] for row in a["metrics"]}) == [0, 1, 2, 3]
+    assert sorted({row[0] for row in a["metrics"]}) == [1, 2, 3, 4]

@@ -81,7 +81,7 @@ def slurm(job: Job) -> Rendered:
 set -euo pipefail
 umask 077
 cd {shlex.quote(str(job.folder))}
-first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)  # reads all: a pipe that breaks ends the job
 export first
 BURNISH_TOKEN=$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \\n')
 export BURNISH_TOKEN

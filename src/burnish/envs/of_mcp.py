@@ -11,6 +11,7 @@ import importlib
 import os
 import re
 import shlex
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -97,7 +98,10 @@ class McpServer:
     async def _serve(self) -> None:
         mcp = library()
         self._ended = asyncio.Event()
-        async with mcp.stdio_client(self._parameters) as (read, write), mcp.ClientSession(read, write) as session:
+        async with (
+            mcp.stdio_client(self._parameters, sys.__stderr__ or sys.stderr) as (read, write),
+            mcp.ClientSession(read, write) as session,
+        ):
             await session.initialize()
             self._session = session
             self._ready.set_result(list((await session.list_tools()).tools))

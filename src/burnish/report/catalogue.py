@@ -129,7 +129,7 @@ def summary(store: RunStore, root: Path) -> Summary:
         task=_option(config, "task"),
         model=_option(config, "model"),
         seed=int(config.get("seed", 0)),
-        step=last or 0,
+        step=int(last or 0),
         steps=int(config.get("steps", 0)),
         state=state,
         paused=state == "running" and bool(info.get("paused")),
