@@ -13,6 +13,7 @@ from burnish.envs.games.game import Game
 from burnish.envs.guarded import GuardedEnv
 from burnish.envs.named_tools import read_tools
 from burnish.envs.protocol import Outcome
+from burnish.envs.work.browser import chromium
 from burnish.envs.work.lookup import FolderLookup, gaps
 from burnish.envs.work.packages import PACKAGES
 from burnish.envs.work.repo import Repairing, Repo, Report, line_of
@@ -245,6 +246,7 @@ def test_gaps_in_the_sentences_of_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.extras
+@pytest.mark.skipif(chromium() is None, reason="there is no Chromium on this machine")
 @pytest.mark.parametrize("level", [1, 2, 3])
 def test_a_shop_in_a_real_browser(level: int) -> None:
     pytest.importorskip("playwright")
