@@ -121,7 +121,7 @@ def test_what_has_no_counterpart_is_listed_with_the_reason(place: Path, capsys: 
     out, err = capsys.readouterr()
     for option, reason in (
         ("use_vllm", "burnish samples with its own engine"),
-        ("push_to_hub", "nothing is uploaded"),
+        ("push_to_hub", "a run uploads nothing; `burnish push RUN OWNER/NAME` does"),
         ("attn_implementation", "attention kernels are chosen by the device"),
         ("reward_funcs", "the task's own verifier scores replies"),
     ):

@@ -108,8 +108,9 @@ class Work:
 
     @property
     def verdict(self) -> tuple[str, float]:
-        """How it hangs, and for how long."""
-        return (IDLE, self.idle) if self.idle > self.allowed or self.idle >= self.most else (BUSY, self.busy)
+        """How it hangs, and for how long. One that computed only just after its last unit is idle."""
+        nothing = self.idle > self.allowed or 2 * self.idle >= self.busy
+        return (IDLE, self.idle) if nothing else (BUSY, self.busy)
 
 
 class WorkWatch:
