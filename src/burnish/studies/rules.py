@@ -106,8 +106,8 @@ class Contrast:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """`contrast` is at least `margin`."""
+class OfContrast:
+    """What is decided by one contrast beside a margin."""
 
     contrast: Contrast
     margin: float
@@ -118,6 +118,10 @@ class Difference:
 
     def parts(self, runs: Runs) -> list[Part]:
         return [self.contrast.part(runs, self.margin)]
+
+
+class Difference(OfContrast):
+    """`contrast` is at least `margin`."""
 
     def verdict(self, parts: Sequence[Part]) -> str:
         (part,) = parts
@@ -133,19 +137,8 @@ class Difference:
         )
 
 
-@dataclass(frozen=True)
-class Equivalent:
+class Equivalent(OfContrast):
     """`contrast` is within `margin` of 0."""
-
-    contrast: Contrast
-    margin: float
-
-    @property
-    def arms(self) -> tuple[str, ...]:
-        return self.contrast.arms
-
-    def parts(self, runs: Runs) -> list[Part]:
-        return [self.contrast.part(runs, self.margin)]
 
     def verdict(self, parts: Sequence[Part]) -> str:
         (part,) = parts
@@ -162,16 +155,10 @@ class Equivalent:
 
 
 @dataclass(frozen=True)
-class NoWorse:
+class NoWorse(OfContrast):
     """`contrast` costs at most `margin`, that is, it is above -margin; it fails where it costs `fails` or more."""
 
-    contrast: Contrast
-    margin: float
     fails: float
-
-    @property
-    def arms(self) -> tuple[str, ...]:
-        return self.contrast.arms
 
     def parts(self, runs: Runs) -> list[Part]:
         return [replace(self.contrast.part(runs, -self.margin), zero=-self.fails)]
