@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from burnish.core.learners import SEAT_MODEL
 from burnish.core.messages import Message, text_of
 from burnish.core.parts import Rollout, names, supplies
 from burnish.core.step import Step
@@ -153,8 +154,8 @@ def replies_to(
     for who in dict.fromkeys(episode.player.who for episode in episodes):
         mine = [episode for episode in episodes if episode.player.who == who]
         starts = [(episode.task, tuple(episode.turns), episode.number()) for episode in mine]
-        mixed = blend if who == mine[0].who else None
-        said = continue_from(starts, who, step, tag=PLAY, temperature=temperature, blend=mixed)
+        mixed, how = blend if who == mine[0].who else None, {"tag": PLAY, "temperature": temperature}
+        said = continue_from(starts, who, step, author=mine[0].author, blend=mixed, **how)
         found |= dict(zip(mine, said, strict=True))
     return [found[episode] for episode in episodes]
 
@@ -236,12 +237,15 @@ class Arriving:
 
 
 def _groups(episodes: list[Episode], paid: bool, tag: str) -> list[Group]:
-    """The episodes of one task as groups: one for each seat of the policy, which is compared with itself alone."""
-    task = episodes[0].task
+    """The episodes of one task as groups: one for each seat of a model that learns, compared with itself alone."""
+    task, who = episodes[0].task, episodes[0].who
     seats = list(dict.fromkeys(seat for episode in episodes for seat in episode.trained())) or [""]
     found = []
     for seat in seats:
         named = task if len(seats) == 1 else replace(task, key=f"{task.key} as {seat}")
+        other = {episode.players[seat].who for episode in episodes if seat in episode.players} - {who}
+        if other:  # a seat is played by one model in all episodes of a task
+            named = replace(named, given={**named.given, SEAT_MODEL: other.pop()})
         asked = [episode.players[seat].asked for episode in episodes if seat in episode.players]
         prompt = _shared([messages for messages in asked if messages]) or named.prompt
         found.append(Group(replace(named, prompt=prompt), [episode.trace(paid, tag, seat) for episode in episodes]))
