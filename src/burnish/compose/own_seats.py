@@ -58,6 +58,12 @@ def _refuse(method: Method, phase: Phase) -> None:
             f"{method.name} remembers what was played ({kept[0].part.name}), of all seats in one place, and --opponent "
             "own learns each seat from its own groups; use grpo, gigpo or ppo, or a frozen opponent"
         )
+    samples = [one for one in phase.parts() if one.stage != "rollout" and f"model:{POLICY}.generate" in one.part.reads]
+    if samples:
+        raise ValueError(
+            f"{method.name} samples more replies after the rollout ({samples[0].part.name}), where a seat's model "
+            "would play the policy's seat; use grpo, gigpo or ppo with --opponent own"
+        )
     if plan_of(phase).move is not None or plan_of(phase).search is not None:
         raise ValueError(
             f"{method.name} moves the weights by an update of its own, which knows one policy; use grpo, gigpo or ppo "
@@ -77,11 +83,16 @@ def _own(role: Role, learner: str, source: str) -> Role:
 
 
 def _phase(phase: Phase, learners: tuple[str, ...], models: frozenset[str]) -> Phase:
-    stages = {
-        stage: chain(*(_by_learner(atom, learners, models) for atom in getattr(phase, stage)))
-        for stage in ("score", "select", "credit")
-    }
-    return replace(phase, **stages, learn=plan_of(phase).with_learners(*learners))
+    def apart_in(part: Part) -> Part:
+        return chain(*(_by_learner(atom, learners, models) for atom in part))
+
+    return replace(
+        phase,
+        score=apart_in(phase.score),
+        select=apart_in(phase.select),
+        credit=apart_in(phase.credit),
+        learn=plan_of(phase).with_learners(*learners),
+    )
 
 
 def _by_learner(part: Part, learners: Iterable[str], models: frozenset[str]) -> Part:
