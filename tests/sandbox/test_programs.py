@@ -59,7 +59,7 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 FILES = """
-for way in FILE /proc/self/ROOT/FILE /proc/1/ROOT/FILE ../../../FILE /scratch/../FILE; do
+for way in FILE /proc/self/DIR/FILE /proc/1/DIR/FILE ../../../FILE /scratch/../FILE; do
   cat $way; echo BROKEN > $way; cp /bin/true $way; rm -f $way; ln $way here
 done
 ln -s FILE link && cat link
@@ -81,7 +81,7 @@ def test_no_file_outside_is_read_written_or_seen(outside: Path) -> None:
     """By its path, by links, by /proc, by mounts, and with the system calls that could make it visible."""
     if platform.machine() != "x86_64":
         pytest.skip("the numbers of its system calls are those of x86_64")
-    said = printed(FILES.replace("ROOT", "root").replace("FILE", str(outside)))
+    said = printed(FILES.replace("DIR", "root").replace("FILE", str(outside)))
     assert not {"SECRET", "ALLOWED", "WRITABLE", "SEEN"} & {*said.split()}, said
     assert outside.read_text() == "SECRET" and sorted(outside.parent.iterdir()) == [outside]
 
