@@ -13,6 +13,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from conftest import SMALL, build_cast, build_method, run_ranks
+from guards import guards
 
 from burnish.core.loop import loop
 from burnish.core.method import Method
@@ -106,6 +107,8 @@ def _undecided(key: str, metrics: dict[str, float]) -> bool:
     return last in ("accuracy", "ties") and abs(metrics.get(f"{prefix}/margin", 1.0)) < 1e-4
 
 
+@guards("compose", "core", "credit", "distributed", "draw", "engine", "forward")
+@guards("learn", "models", "rollout", "score", "select")
 def test_two_ranks_run_as_one_process(small_model: Path, other_model: Path, tmp_path: Path) -> None:
     """One method of each kind, also sampled ahead; with --shard optimiser each parameter's moments are on one rank."""
     if not dist.is_gloo_available():
