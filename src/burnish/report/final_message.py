@@ -275,8 +275,8 @@ def _text_rewards(reward: str | None) -> str:
 
 def _one_reward_model(reward: str | None) -> str | None:
     """The directory of a --reward that is one reward model: rm(DIR)."""
-    found = re.fullmatch(r"\s*rm\(([^(),=]+)\)\s*", reward or "")
-    return found[1].strip().strip("'\"") if found else None
+    alone = re.fullmatch(r"\s*rm\(([^(),=]+)\)\s*", reward or "")
+    return alone[1].strip().strip("'\"") if alone else None
 
 
 def _evaluation(run: ObservedRun, model: str) -> list[tuple[str, str]]:
