@@ -25,6 +25,7 @@ from burnish.models.layer_shards import divide_layers
 from burnish.models.load_divided import load_divided
 from burnish.models.lora import Lora, WrongAdapters, add_lora, stored_scores
 from burnish.models.sanity import (
+    draws_pictures,
     hides_tokens,
     require_causal,
     require_finite_weights,
@@ -88,6 +89,7 @@ def load_chat(path: Path, style: Style | None = None) -> Chat:
         use_template(tokenizer, (read_json(place / "chat_template.json") or {}).get("chat_template"))
     chat = styled_chat(tokenizer, style or Style(), str(path), PictureReader(place) if sees(place) else None)
     chat.ends = _ends(path)
+    chat.draws = draws_pictures(place)
     return chat
 
 
@@ -227,6 +229,11 @@ def _language(path: Path, options: dict[str, Any]) -> tuple[TransformersModel, s
 
     place = adapted_model(path)
     seeing = sees(place)
+    if draws_pictures(place) is not None:
+        from burnish.models.flow_model import FlowModel
+
+        drawing: Any = FlowModel.from_pretrained(place, **options)
+        return drawing[0], set(drawing[1]["missing_keys"])
     if hides_tokens(place):
         filling: Any = transformers.AutoModelForMaskedLM.from_pretrained(
             place, attn_implementation="sdpa", trust_remote_code=False, **options
@@ -376,6 +383,9 @@ def stored_context(path: Path) -> int:
 def _config(path: Path) -> ModelConfig:
     """The configuration of the model in a directory, or of the one that its adapters belong to."""
     from transformers import AutoConfig
+
+    if draws_pictures(adapted_model(path)) is not None:
+        import burnish.models.flow_model  # noqa: F401 - registers its configuration with transformers
 
     with _readable("model", path):
         config: ModelConfig = AutoConfig.from_pretrained(adapted_model(path), trust_remote_code=False)

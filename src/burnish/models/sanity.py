@@ -10,6 +10,7 @@ from pathlib import Path
 
 from torch import nn
 
+from burnish.forward.denoise import KIND
 from burnish.models.layer_shards import held
 from burnish.util.files import read_json
 
@@ -116,8 +117,20 @@ def hides_tokens(path: Path) -> bool:
     return isinstance(told, list) and any(str(name).endswith("ForMaskedLM") for name in told)
 
 
+def draws_pictures(path: Path) -> tuple[int, int] | None:
+    """Height and width of what the model in a directory draws, if it is one that removes noise."""
+    told = read_json(path / "config.json") or {}
+    side = told.get("side")
+    return (side, side) if told.get("model_type") == KIND and isinstance(side, int) else None
+
+
 def require_scorer(path: Path) -> None:
-    """Refuse a masked language model as a critic or a reward model."""
+    """Refuse a masked language model, and one that draws, as a critic or a reward model."""
+    if draws_pictures(path) is not None:
+        raise ValueError(
+            f"the model in {path} draws pictures, and cannot be a critic or a reward model; use a method without a "
+            "critic, such as flow_grpo"
+        )
     if hides_tokens(path):
         raise ValueError(
             f"the model in {path} fills in hidden tokens, and cannot be a critic or a reward model; use a method "
