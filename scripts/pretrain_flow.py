@@ -3,7 +3,7 @@
     PYTHONPATH=src python scripts/pretrain_flow.py --out build/tiny-flow --seconds 60 --measure 32     # one GPU
     PYTHONPATH=src python scripts/pretrain_flow.py --out build/smoke --rows 32 --seconds 10            # CPU
 
-Captions are those of the task `paint` (train split, all levels), pictures those of painters who err in --errors of
+Captions are those of the task `paint` (of all levels), pictures those of painters who err in --errors of
 them: a figure more or less, of another colour or kind. The loss is that of flow matching, |v_theta(x_t, t) - (noise -
 picture)|^2 with t = sigmoid(N(0, 1)) (arXiv 2403.03206); one caption in ten is left out, for guidance. The weights that
 are kept are a moving average. The words are `tiny`'s.
@@ -27,7 +27,6 @@ from transformers import AutoTokenizer
 
 import burnish
 from burnish.core.randomness import key_of, rng
-from burnish.core.splits import in_split
 from burnish.engine.denoise import DenoiseEngine
 from burnish.engine.request import Request
 from burnish.forward.denoise import denoising_of, set_denoising
@@ -42,10 +41,8 @@ FREE = 0.1  # share of rows without a caption
 
 
 def captions() -> list[Caption]:
-    """The captions of all levels that are trained on."""
-    task = Paint(4)
-    every = [(n, c, k, g) for n in range(1, 9) for c in FIGURES for k in KINDS for g in GROUNDS]
-    return [one for one in every if in_split("train", f"paint {task.identity(one)}")]
+    """The captions of all levels."""
+    return [(n, c, k, g, 0) for n in range(1, 9) for c in FIGURES for k in KINDS for g in GROUNDS]
 
 
 def prompt_ids(tokenizer: Any, caption: Caption) -> list[int]:

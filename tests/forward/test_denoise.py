@@ -122,7 +122,7 @@ class Words:
 
 
 def draw(model: torch.nn.Module, keys: list[int], temperature: float = 1.0) -> list[Sample]:
-    engine = LocalEngine(TransformersRunner(model), Words(), 256)  # type: ignore[arg-type]
+    engine = LocalEngine(TransformersRunner(model), Words(), 256)
     return engine.generate([Request(PROMPT, key, 64, temperature) for key in keys])
 
 
@@ -230,7 +230,7 @@ def test_a_greedy_picture_is_the_odes(model: torch.nn.Module) -> None:
         (lambda m: outputs(m, known_of(m), [PROMPT], [torch.arange(6) > 3], {"logp"}), "asked about words"),
         (lambda m: outputs(m, known_of(m), [PROMPT], [torch.arange(6) > 3], {"value"}), "has no value"),
         (
-            lambda m: LocalEngine(TransformersRunner(m), Words(), 256).generate([Request(PROMPT, 1, 8, top_p=0.5)]),  # type: ignore[arg-type]
+            lambda m: LocalEngine(TransformersRunner(m), Words(), 256).generate([Request(PROMPT, 1, 8, top_p=0.5)]),
             "leave out --top-p",
         ),
     ],

@@ -233,8 +233,8 @@ class _Work:
         v = estimate(module, self.known, x, levels[:, 0], [self.captions[n] for n in some], guidance)
         if not sampler:
             logp = -0.5 * reduced((after - v) ** 2, self.known.reduce)
-            found = {"logp": logp, "entropy": torch.zeros_like(logp), "std": torch.ones_like(logp)}
-            return found | {"drift": self._drift(v)}
+            none, one = torch.zeros_like(logp), torch.ones_like(logp)
+            return {"logp": logp, "entropy": none, "std": one, "drift": self._drift(v)}
         wide = levels.view(-1, 2, 1, 1, 1)
         mean, std = step(sampler, noise, second, x, v, (wide[:, 0], wide[:, 1]))
         if not bool((std > 0).all()):

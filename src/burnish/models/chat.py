@@ -20,8 +20,6 @@ from torch import Tensor
 from burnish.core.messages import Message, as_messages
 from burnish.core.tokenizer import Tokenizer
 from burnish.core.types import Task
-from burnish.media import drawn
-from burnish.media.ids import ids_of
 from burnish.models.call_marks import call_marks, spelled
 from burnish.models.chat_pictures import ChatPictures, shows_pictures
 from burnish.models.control import Control, backend
@@ -48,7 +46,6 @@ class Chat:
     ends: more token ids that end a reply, as the model's generation_config.json lists them
     pictures: the processor of a model that sees (models/chat_pictures.py)
     tool_parser: the format of tool calls, by name; None: that of the template
-    draws: height and width of the pictures that its replies are; None: they are words
     padding, tail: of a scoring model: the token that its score is not read at, and those that it reads after a reply
     (models/scored_end.py)
     """
@@ -62,7 +59,6 @@ class Chat:
         self.padding: int | None = None
         self.tail: Tensor | None = None
         self.tool_parser: str | None = None
-        self.draws: tuple[int, int] | None = None
         # tokens of observations, which games repeat; not in `texts`, which is a disk's: there may be any number of them
         self._said: dict[str, Tensor] = {}
         self.templated = bool(getattr(tokenizer, "chat_template", None))
@@ -131,11 +127,9 @@ class Chat:
         return None if marked or shows_pictures(task) else text
 
     def reply(self, text: str) -> Tensor:
-        """A demonstration's reply, closed as the template closes it. A picture is one token, and not kept in a cache:
-        this process must have read it.
-        """
-        if self.draws is not None:
-            return torch.from_numpy(ids_of(drawn.given(text, *self.draws), 1))
+        """A demonstration's reply, closed as the template closes it; or the picture that it is."""
+        if (picture := self.pictures.drawn(text)) is not None:
+            return picture
         return self._once(("reply", text), lambda: self._reply(text))
 
     def samples_once(self, what: tuple[object, ...], encode: Callable[[], Samples]) -> Samples:
@@ -255,15 +249,13 @@ class Chat:
         """Refuse token ids that a model has no embeddings for: those of the template now, others as they come."""
         self.vocabulary = vocabulary
         self.check()
-        if self.draws is None:
-            self.ids(self.reply("?").tolist())
+        self.ids(self._reply("?").tolist())
 
     def check(self) -> None:
         """Render and encode a short conversation: a template that cannot be used is refused before a run starts."""
         self.prompt(Task("question", "?", {}, "?"))
         self.observation("?")
-        if self.draws is None:
-            self.reply("?")
+        self._reply("?")
 
     @cached_property
     def template(self) -> Template:

@@ -65,7 +65,6 @@ class FlowConfig(PreTrainedConfig):
             bos_token_id=None,
             mask_token_id=0,
             eos_token_id=None,
-            attn_implementation="sdpa",
         )
 
 
@@ -87,8 +86,10 @@ class FlowModel(PreTrainedModel):
         self.places = nn.Parameter(torch.zeros(count, wide))
         self.level = nn.Sequential(nn.Linear(2 * FREQUENCIES, wide), nn.SiLU(), nn.Linear(wide, wide))
         self.out = nn.Linear(wide, inside)
-        self.text_encoder.embed_tokens = self.body.embed_tokens = nn.Identity()  # they are given states
-        self.post_init()
+        for part in (self.text_encoder, self.body):
+            part.set_submodule("embed_tokens", nn.Identity())  # they are given states
+        finish: Any = self.post_init
+        finish()
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torch import nn
 
-from burnish.forward.denoise import KIND
+from burnish.models.drawing import draws_pictures
 from burnish.models.layer_shards import held
 from burnish.util.files import read_json
 
@@ -115,13 +115,6 @@ def hides_tokens(path: Path) -> bool:
     """Whether the model in a directory is a masked language model, which fills in hidden tokens."""
     told = (read_json(path / "config.json") or {}).get("architectures")
     return isinstance(told, list) and any(str(name).endswith("ForMaskedLM") for name in told)
-
-
-def draws_pictures(path: Path) -> tuple[int, int] | None:
-    """Height and width of what the model in a directory draws, if it is one that removes noise."""
-    told = read_json(path / "config.json") or {}
-    side = told.get("side")
-    return (side, side) if told.get("model_type") == KIND and isinstance(side, int) else None
 
 
 def require_scorer(path: Path) -> None:

@@ -21,7 +21,8 @@ TEXFORCE = Paper("texforce", "2311.15657", "Enhancing Diffusion Models with Text
     trial={"n": 3},
 )
 def texforce(task: draw.Source, *, n: opt.GroupSize = 8, eps: opt.ClipRange = 1e-4, updates: opt.Updates = 1) -> Method:
-    """A and L of `ddpo`; the gradient goes to the weights of the text encoder alone.
+    """A_i = (r_i - mean r) / std r;   L = mean over steps of -min(rho A, clip(rho, 1 - eps, 1 + eps) A), as in `ddpo`;
+    its gradient goes to the weights of the text encoder alone.
 
     The paper trains LoRA adapters of the encoder (`--lora`); here its weights learn. With `--only text,picture` it is
     `ddpo`. A model of words has no other part, so all of it learns, as in `ddpo`.
