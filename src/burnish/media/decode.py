@@ -106,6 +106,7 @@ def size_here(raw: bytes) -> tuple[int, int]:
 
 
 def check_bytes(raw: bytes) -> None:
+    """Refuse, without decoding, what is empty, too long, or an SVG drawing."""
     if not raw:
         raise BadPicture("is empty")
     if len(raw) > MOST_BYTES:

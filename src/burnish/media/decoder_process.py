@@ -15,6 +15,8 @@ from burnish.media.decode import FORMATS, BadPicture, decoded_here, size_here
 from burnish.media.decoder import ANSWER, REQUEST
 from burnish.sandbox import isolation
 
+PLUGINS = {"WEBP": "WebP"}  # formats whose plugin is not spelled like them
+
 
 def main(memory: int, seconds: float) -> None:
     answers = os.fdopen(os.dup(1), "wb")
@@ -44,10 +46,8 @@ def main(memory: int, seconds: float) -> None:
 
 def _load_formats() -> None:
     """Pillow's plugins, which it would import when it needs them: there are no files then."""
-    for name in FORMATS:
-        plugin = {"JPEG": "Jpeg", "WEBP": "WebP", "GIF": "Gif", "BMP": "Bmp", "TIFF": "Tiff", "PPM": "Ppm", "PNG": "Png"}
-        importlib.import_module(f"PIL.{plugin[name]}ImagePlugin")
-    for name in ("ImageOps", "ImageChops", "ImagePalette", "ImageSequence", "ExifTags", "TiffTags", "MpoImagePlugin"):
+    plugins = [f"{PLUGINS.get(name, name.capitalize())}ImagePlugin" for name in FORMATS]
+    for name in (*plugins, "MpoImagePlugin", "ImageOps", "ImageChops", "ImagePalette", "ExifTags", "TiffTags"):
         importlib.import_module(f"PIL.{name}")
     importlib.import_module("numpy")
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import Any
-
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from burnish.forward.denoise import KIND
 from burnish.util.files import read_json
+
+if TYPE_CHECKING:
+    from burnish.forward.module import TransformersModel
 
 
 def draws_pictures(path: Path) -> tuple[int, int] | None:
@@ -24,7 +25,7 @@ def draws_pictures(path: Path) -> tuple[int, int] | None:
     return side, side
 
 
-def load_drawing(path: Path, options: dict[str, Any]) -> tuple[nn.Module, set[str]]:
+def load_drawing(path: Path, options: dict[str, Any]) -> tuple[TransformersModel, set[str]]:
     """The model, and the names of the weights that its directory lacks."""
     from burnish.models.flow_model import FlowModel
 
