@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import itertools
 import json
 import math
 import time
@@ -27,6 +28,7 @@ from transformers import AutoTokenizer
 
 import burnish
 from burnish.core.randomness import key_of, rng
+from burnish.core.splits import in_split
 from burnish.engine.denoise import DenoiseEngine
 from burnish.engine.request import Request
 from burnish.forward.denoise import denoising_of, set_denoising
@@ -41,8 +43,9 @@ FREE = 0.1  # share of rows without a caption
 
 
 def captions() -> list[Caption]:
-    """The captions of all levels."""
-    return [(n, c, k, g, 0) for n in range(1, 9) for c in FIGURES for k in KINDS for g in GROUNDS]
+    """The captions of all levels that are trained on; the others are kept for measuring."""
+    every = [(n, c, k, g, 0) for n in range(1, 9) for c in FIGURES for k in KINDS for g in GROUNDS]
+    return [one for one in every if in_split("train", f"paint {Paint(4).answer(one)}")]
 
 
 def prompt_ids(tokenizer: Any, caption: Caption) -> list[int]:
@@ -115,7 +118,9 @@ def measured(model: FlowModel, tokenizer: Any, problems: int, samples: int, out:
     for steps, noise in ((10, 0.0), (10, 0.7), (20, 0.7)):
         for level in (1, 2, 3, 4):
             task = Paint(level)
-            drawn = [task.problem("heldout", index) for index in range(problems)]
+            trained = {caption[:4] for caption in captions()}
+            every = (task.draw(rng("measured", level, index)) for index in itertools.count())
+            drawn = list(itertools.islice((one for one in every if one[:4] not in trained), problems))
             requests = [
                 Request(torch.tensor(prompt_ids(tokenizer, one)), key_of("paint", level, i, k), 64)
                 for i, one in enumerate(drawn)
