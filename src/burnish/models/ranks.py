@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from burnish.core.sharded_pass import decode, encode
 from burnish.core.step import Notes
-from burnish.core.types import Allowed, Canvas
+from burnish.core.types import Allowed, Canvas, Chain
 from burnish.engine.request import Sample
 from burnish.util.failures import LostRankError
 from burnish.util.work_units import UNITS
@@ -235,10 +235,7 @@ def samples_of_all(ranks: Ranks, own: Sequence[Sample]) -> list[Sample]:
     """The samples of all ranks, in order."""
     tensors = [tensor for sample in own for tensor in _tensors_of(sample)]
     samples: list[Sample] = []
-    told = [
-        (sample.stopped, sample.allowed is not None, 0 if sample.canvas is None else sample.canvas.block)
-        for sample in own
-    ]
+    told = [(sample.stopped, sample.allowed is not None, _told_of(sample.canvas)) for sample in own]
     for reasons, parts in ranks.gather_values(told, tensors):
         left = iter(parts)
         samples += [
@@ -247,17 +244,33 @@ def samples_of_all(ranks: Ranks, own: Sequence[Sample]) -> list[Sample]:
                 next(left),
                 why,
                 Allowed(next(left), next(left)) if restricted else None,
-                Canvas(next(left), next(left), block) if block else None,
+                _canvas_of(left, whole),
             )
-            for why, restricted, block in reasons
+            for why, restricted, whole in reasons
         ]
     return samples
 
 
+def _told_of(canvas: Canvas | Chain | None) -> int | tuple[object, ...]:
+    """What is said of how a sample came about, beside its tensors."""
+    if isinstance(canvas, Chain):
+        return canvas.levels, canvas.sampler, canvas.noise, canvas.guidance
+    return 0 if canvas is None else canvas.block
+
+
+def _canvas_of(left: Iterator[Tensor], told: int | tuple[Any, ...]) -> Canvas | Chain | None:
+    if isinstance(told, tuple | list):
+        levels, sampler, noise, guidance = told
+        return Chain(next(left), tuple(levels), sampler, noise, guidance)
+    return Canvas(next(left), next(left), told) if told else None
+
+
 def _tensors_of(sample: Sample) -> list[Tensor]:
     allowed = [] if sample.allowed is None else [sample.allowed.ids, sample.allowed.sizes]
-    canvas = [] if sample.canvas is None else [sample.canvas.tokens, sample.canvas.steps]
-    return [sample.tokens, sample.logp, *allowed, *canvas]
+    whole = sample.canvas
+    if isinstance(whole, Chain):
+        return [sample.tokens, sample.logp, *allowed, whole.states]
+    return [sample.tokens, sample.logp, *allowed, *([] if whole is None else [whole.tokens, whole.steps])]
 
 
 def streams_of_all(ranks: Ranks, own: Sequence[dict[str, Tensor]]) -> list[dict[str, Tensor]]:

@@ -15,6 +15,7 @@ from burnish.tasks.calls import Calls
 from burnish.tasks.code import Code
 from burnish.tasks.codes.frames import Frames
 from burnish.tasks.codes.melody import Melody
+from burnish.tasks.codes.paint import Paint
 from burnish.tasks.codes.pixels import Draw
 from burnish.tasks.codes.speak import Speak
 from burnish.tasks.countdown import Countdown
@@ -46,6 +47,7 @@ GENERATED: dict[str, type] = {
     **BUILTIN,
     **SEEN,
     **CODED,
+    Paint.name: Paint,
     **{kind.name: kind for kind in (Code, Calls, Passages, Search, User, BanditTask)},
     **GAMES,
     **WORK,
