@@ -28,7 +28,8 @@ def main() -> None:
     asked = flags.parse_args()
     waiting = [name for name in asked.studies or names() if read_study(name).prepare]
     asked.out.mkdir(parents=True, exist_ok=True)
-    began, running = time.monotonic(), dict[str, subprocess.Popen[bytes]]()
+    began, late = time.monotonic(), False
+    running: dict[str, subprocess.Popen[bytes]] = {}
     while waiting or running:
         spent = time.monotonic() - began
         while waiting and len(running) < asked.at_once and spent < asked.limit_seconds:
@@ -41,7 +42,8 @@ def main() -> None:
             if process.poll() is not None:
                 del running[name]
                 print(f"{spent:.0f} s: {name} prepared (code {process.returncode})", flush=True)
-        if spent > asked.limit_seconds:
+        if spent > asked.limit_seconds and not late:
+            late = True
             waiting.clear()
             for process in running.values():
                 process.send_signal(signal.SIGINT)  # it saves, and the same command continues
