@@ -59,7 +59,7 @@ class EvalOptions:
     """accuracy, reward, preference, likelihood or shift; auto takes the first of these that the data allow. shift: the
     ranks that the model's greedy tokens have under --reference, its base."""
     tasks: Annotated[int | None, Option(at_least=1)] = None
-    """Number of held-out tasks, by default 200; of a benchmark, its first rows, by default all."""
+    """Number of held-out rows, by default 200; of a benchmark, its first rows, by default all."""
     k: Annotated[int, Option(at_least=1)] = 16
     """Replies sampled for each task, beside the greedy one."""
     temperature: Annotated[float, Option(at_least=0)] = 1.0

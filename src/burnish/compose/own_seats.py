@@ -83,14 +83,14 @@ def _own(role: Role, learner: str, source: str) -> Role:
 
 
 def _phase(phase: Phase, learners: tuple[str, ...], models: frozenset[str]) -> Phase:
-    def apart_in(part: Part) -> Part:
-        return chain(*(_by_learner(atom, learners, models) for atom in part))
+    def by_learner(stage: Iterable[Part]) -> Part:
+        return chain(*(_by_learner(atom, learners, models) for atom in stage))
 
     return replace(
         phase,
-        score=apart_in(phase.score),
-        select=apart_in(phase.select),
-        credit=apart_in(phase.credit),
+        score=by_learner(phase.score),
+        select=by_learner(phase.select),
+        credit=by_learner(phase.credit),
         learn=plan_of(phase).with_learners(*learners),
     )
 

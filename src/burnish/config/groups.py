@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from burnish.config.denoising import Denoising
 from burnish.config.filling import Filling
 from burnish.config.option_kinds import Amount, AmountOrNone, Count, CountOrNone, CountOrZero, Seconds, may_change
 from burnish.config.sampling_groups import Engines, RayOptions, SamplingAhead
@@ -323,5 +324,5 @@ class Memory:
 
 GROUPS = (
     *(Common, SamplingReplies, Data, Optimisation, Evaluation, Saving, LoraOptions, Template, Rewards),
-    *(Agents, Records, Memory, SamplingAhead, Filling, Engines, RayOptions),
+    *(Agents, Records, Memory, SamplingAhead, Filling, Denoising, Engines, RayOptions),
 )

@@ -104,7 +104,7 @@ def _run_step(
     if ahead is not None:
         ahead.begin(clock.step)
     for model in models:
-        model.hide_for(clock.step)
+        model.begin_step(clock.step)
     groups: dict[str, list[Group]] = {}
     dropped: dict[str, list[Dropped]] = {}
     looks: dict[str, TokenEntropies] = {}
@@ -119,7 +119,7 @@ def _run_step(
             if sampled is not None:
                 now.ledger += settle(sampled.born, clock.step, groups[phase.name], step)
     for model in models:
-        model.hide_for(None)
+        model.begin_step(None)
     metrics = {"step": clock.step + 1, **now.notes.values()}
     return Report(clock, metrics, now.seconds, groups, dropped, now.refusals, looks, ledger=now.ledger, units=now.units)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -275,21 +276,30 @@ def _text_rewards(reward: str | None) -> str:
     return reward_text(split_rewards(read_rewards(reward))[0]) if reward else ""
 
 
+def _one_reward_model(reward: str | None) -> str | None:
+    """The directory of a --reward that is one reward model: rm(DIR)."""
+    alone = re.fullmatch(r"\s*rm\(([^(),=]+)\)\s*", reward or "")
+    return alone[1].strip().strip("'\"") if alone else None
+
+
 def _evaluation(run: ObservedRun, model: str) -> list[tuple[str, str]]:
     """The command that measures the product as the run did; none for an agent, which `burnish eval` does not run."""
     rows = _data(run)
     if rows is None or run.config.options.agent:
         return []
-    options, rewards = run.config.options, run.config.arguments.get("reward_model")
+    options = run.config.options
+    rewards = run.config.arguments.get("reward_model") or _one_reward_model(options.reward)
     words = ["burnish eval", model, rows]
     what = "greedy accuracy, pass@k and majority@k"
     if options.reward or rewards:
         what = "mean reward"
         measured = _text_rewards(options.reward)
-        if options.reward and not measured and can_evaluate(run.source):
+        if not measured and not rewards:  # a judge or a mixture, which only a run asks
+            if not can_evaluate(run.source):
+                return []
             what = "greedy accuracy, pass@k and majority@k"
         words += [f"--reward {shlex.quote(measured)}"] if measured else []
-        words += [f"--reward-model {shlex.quote(str(rewards))}"] if rewards and not options.reward else []
+        words += [f"--reward-model {shlex.quote(str(rewards))}"] if rewards and not measured else []
     elif not can_evaluate(run.source) or options.eval_measure == "loss":
         needs = Needs.of(run.method)
         what = "perplexity of held-out demonstrations"

@@ -122,6 +122,8 @@ def _check_full(options: Options) -> None:
         f"--quantization {options.quantization}": options.quantization is not None
         and "weights in four bits are not divided; leave out --shard",
         "--exact": options.exact and "layers run in transformers' own modules",
+        f"--lag {options.lag}": options.lag
+        and "it samples from a whole copy of earlier weights, and no rank has one; --shard states works",
     }
     for flag, why in reasons.items():
         if why:
@@ -131,8 +133,6 @@ def _check_full(options: Options) -> None:
 def _check_ranks(options: Options) -> None:
     reasons = {
         "--on ray": options.on == "ray" and "has samplers of its own (--samplers)",
-        f"--lag {options.lag}": options.lag and "samples in a thread, and two threads of a rank cannot both wait",
-        f"--engine {options.engine}": options.engine != "local" and "has one sampler for one trainer",
     }
     for flag, why in reasons.items():
         if why:
