@@ -148,11 +148,11 @@ def booleans_of(kinds: dict[str, object]) -> dict[str, tuple[str, ...]]:
 
 
 def flags_of(kind: Any) -> list[Flag]:
-    """The flags of a dataclass: one per field."""
+    """The flags of a dataclass: one per field, its own before those that it shares with other commands."""
     kinds, docs = typing.get_type_hints(kind), field_docs(kind)
     return [
         Flag(f.name, type_name(kinds[f.name]), _default(f.default), docs.get(f.name, ""))
-        for f in dataclasses.fields(kind)
+        for f in sorted(dataclasses.fields(kind), key=lambda f: f.name not in kind.__annotations__)
     ]
 
 
