@@ -29,6 +29,14 @@ def test_mypy_is_strict_but_for_the_kernels() -> None:
     assert [one["module"] for one in mypy["overrides"] if one.get("warn_return_any") is False] == ["burnish.kernels.*"]
 
 
+def test_a_fixed_set_of_texts_is_a_literal() -> None:
+    """Option(choices=...) is for the names of a table, which a type cannot list; other sets are the type itself."""
+    listed = re.compile(r"choices=\([^*()]*\)")
+    texts = {file.relative_to(SRC): file.read_text() for file in SRC.rglob("*.py")}
+    wrong = [f"{file}: {match[0]}" for file, text in texts.items() for match in listed.finditer(text)]
+    assert not wrong, f"write Annotated[Literal[...], Option(...)] in {wrong}"
+
+
 def test_variables_are_named_by_what_they_hold() -> None:
     assigned = re.compile(r"\bfound(?:: [^=\n]+)? (?::|\+|\|)?= .*|\bfor found in .*")
     named = [

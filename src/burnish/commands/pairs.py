@@ -6,7 +6,7 @@ import json
 import statistics
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich.console import Console
 
@@ -50,7 +50,7 @@ class PairsOptions(SampledFileOptions):
     """A built-in task (burnish tasks), gym:NAME, or a dataset: the prompts, and the verifier that scores."""
     out: str = ""
     """The file to write; it must not exist."""
-    format: Annotated[str, Option(choices=("pairs", "lists", "labels"))] = "pairs"
+    format: Literal["pairs", "lists", "labels"] = "pairs"
     """pairs (for dpo), lists (for lipo) or labels (for kto)."""
     rule: str = ""
     """Which replies are compared: best_vs_worst, every_pair, first_round, longest_vs_any, shortest_vs_longer,
@@ -76,7 +76,7 @@ class PairsOptions(SampledFileOptions):
     """Pairs with ratings: keep this share of them, those in which one rating differs most (RLCF keeps 0.4)."""
     threshold: float = 0.5
     """Labels: a reply that scores more is good."""
-    style: Annotated[str, Option(choices=("conversational", "standard"))] = "conversational"
+    style: Literal["conversational", "standard"] = "conversational"
     """Prompts and replies as chat messages (conversational) or as texts (standard)."""
     reward: str | None = None
     """What scores the replies instead of the task's verifier: path/to/file.py:function, or rewards by name (burnish

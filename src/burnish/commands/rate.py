@@ -6,7 +6,7 @@ import json
 import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich.console import Console
 
@@ -57,7 +57,7 @@ class RateOptions(SampledFileOptions):
     """Leave out prompts with a larger share of right replies."""
     order: Annotated[str, Option(choices=tuple(ORDERS))] = "none"
     """Sort rows by decreasing variance of their scores (variance), easy ones first (easy) or hard ones first (hard)."""
-    reply: Annotated[str, Option(choices=("keep", "best", "shortest", "attempts"))] = "keep"
+    reply: Literal["keep", "best", "shortest", "attempts"] = "keep"
     """The completion of a row: that of the data (keep); or of the model's right replies the best, the shortest, or all
     attempts up to the first right one. Then prompts without a right reply are left out."""
     threshold: float = 0.5

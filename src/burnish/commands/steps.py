@@ -6,7 +6,7 @@ import json
 import statistics
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich.console import Console
 
@@ -71,7 +71,7 @@ class StepsOptions(SampledFileOptions):
     """Sampling temperature."""
     max_new_tokens: Annotated[int, Option(at_least=1)] = 64
     """The longest reply, in tokens."""
-    style: Annotated[str, Option(choices=("conversational", "standard"))] = "conversational"
+    style: Literal["conversational", "standard"] = "conversational"
     """Prompts as chat messages (conversational) or as texts (standard)."""
     reward: str | None = None
     """A reward function path/to/file.py:function, or a verifier by name, instead of the task's own verifier."""

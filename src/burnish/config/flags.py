@@ -187,6 +187,8 @@ def type_name(kind: Any) -> str:
     """The name of a type in help texts: int, number, text, on/off."""
     if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
         return " or ".join(type_name(member) for member in typing.get_args(kind) if member is not type(None))
+    if typing.get_origin(kind) is typing.Literal:
+        return "text"
     return {int: "int", float: "number", str: "text", bool: "on/off"}.get(kind, str(getattr(kind, "__name__", kind)))
 
 
