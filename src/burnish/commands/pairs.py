@@ -13,7 +13,6 @@ from rich.console import Console
 from burnish.commands.sampled_file import (
     SampledFileOptions,
     completed,
-    count_of,
     open_file,
     read_options,
     show_long,
@@ -59,7 +58,7 @@ class PairsOptions(SampledFileOptions):
     n: Annotated[int, Option(at_least=1)] = 8
     """Replies sampled for each prompt."""
     tasks: Annotated[int | None, Option(at_least=1)] = None
-    """Number of prompts; by default all rows of a dataset, or 256 of a task without an end."""
+    """Number of rows; by default all rows of a dataset, or 256 of a task without an end."""
     temperature: Annotated[float, Option(above=0)] = 1.0
     """Sampling temperature."""
     top_p: Annotated[float, Option(above=0, at_most=1)] = 1.0
@@ -129,6 +128,7 @@ def _write(file: UnfinishedFile, options: PairsOptions, recipe: Recipe) -> None:
     from burnish.compose.rewards import scored_replies
     from burnish.core.step import Settings
     from burnish.datagen.preference_data import make
+    from burnish.datagen.stored_rows import rows_asked
     from burnish.score.judge import require_verifier
 
     source, rewards = scored_source(options.task, options.reward, options.columns)
@@ -148,7 +148,7 @@ def _write(file: UnfinishedFile, options: PairsOptions, recipe: Recipe) -> None:
     console = Console(stderr=True, highlight=False)
     print_assumed_template(models["policy"].chat, console)
     show_long(console, source, models, settings)
-    count = count_of(source, options.tasks, COUNT)
+    count = rows_asked(source.size("train"), options.tasks, COUNT)
     if file.done:
         console.print(f"{file.done} of {count} prompts are in {file.partial} already", soft_wrap=True)
     made = make(

@@ -13,7 +13,6 @@ from rich.console import Console
 from burnish.commands.sampled_file import (
     SampledFileOptions,
     completed,
-    count_of,
     open_file,
     read_options,
     write_all,
@@ -63,7 +62,7 @@ class RateOptions(SampledFileOptions):
     threshold: float = 0.5
     """A reply that scores more is right."""
     tasks: Annotated[int | None, Option(at_least=1)] = None
-    """Number of prompts; by default all rows of a dataset, or 256 of a task without an end."""
+    """Number of rows; by default all rows of a dataset, or 256 of a task without an end."""
     temperature: Annotated[float, Option(above=0)] = 1.0
     """Sampling temperature."""
     max_new_tokens: Annotated[int, Option(at_least=1)] = 64
@@ -106,6 +105,7 @@ def _write(file: UnfinishedFile, options: RateOptions, rating: Rating) -> None:
     from burnish.compose.rewards import scored_replies
     from burnish.core.step import Settings
     from burnish.datagen.rated_data import rate
+    from burnish.datagen.stored_rows import rows_asked
     from burnish.score.judge import require_verifier
     from burnish.score.model import scoring
 
@@ -119,7 +119,7 @@ def _write(file: UnfinishedFile, options: RateOptions, rating: Rating) -> None:
     )
     console = Console(stderr=True, highlight=False)
     print_assumed_template(models["policy"].chat, console)
-    count = count_of(source, options.tasks, COUNT)
+    count = rows_asked(source.size("train"), options.tasks, COUNT)
     scorer = scored_replies(source, rewards) if rewards else scoring(source, options.reward_model)
     made = rate(models, source, settings, rating, scorer, start=file.done, count=count, seed=options.seed)
     write_all(file, made, count, console, quiet=options.json)

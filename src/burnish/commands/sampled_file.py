@@ -85,13 +85,6 @@ def completed(file: UnfinishedFile, write: Callable[[], None]) -> bool:
     return True
 
 
-def count_of(source: Source, wanted: int | None, without_end: int) -> int:
-    """How many prompts to write: as many as asked for and as there are; `without_end` of a task without an end."""
-    size = source.size("train")
-    count = wanted or (without_end if size is None else size)
-    return count if size is None else min(count, size)
-
-
 def show_long(console: Console, source: Source, models: Models, settings: Settings) -> None:
     """Say which prompts leave a reply too little of the context."""
     from burnish.run.lengths import Needs, fit

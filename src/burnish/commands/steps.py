@@ -13,7 +13,6 @@ from rich.console import Console
 from burnish.commands.sampled_file import (
     SampledFileOptions,
     completed,
-    count_of,
     open_file,
     read_options,
     show_long,
@@ -66,7 +65,7 @@ class StepsOptions(SampledFileOptions):
     neutral: bool = False
     """Label comments and blank lines 0.5, neither right nor wrong."""
     tasks: Annotated[int | None, Option(at_least=1)] = None
-    """Number of prompts; by default all rows of a dataset, or 128 of a task without an end."""
+    """Number of rows; by default all rows of a dataset, or 128 of a task without an end."""
     temperature: Annotated[float, Option(above=0)] = 1.0
     """Sampling temperature."""
     max_new_tokens: Annotated[int, Option(at_least=1)] = 64
@@ -119,6 +118,7 @@ def _write(file: UnfinishedFile, options: StepsOptions, recipe: StepRecipe) -> N
     from burnish.core.step import Settings
     from burnish.datagen.line_data import LINE_RULES, make_lines
     from burnish.datagen.step_data import make_steps
+    from burnish.datagen.stored_rows import rows_asked
     from burnish.score.judge import require_verifier
     from burnish.tasks.resolve import resolve_task
 
@@ -131,7 +131,7 @@ def _write(file: UnfinishedFile, options: StepsOptions, recipe: StepRecipe) -> N
     console = Console(stderr=True, highlight=False)
     print_assumed_template(models["policy"].chat, console)
     show_long(console, source, models, settings)
-    count = count_of(source, options.tasks, COUNT)
+    count = rows_asked(source.size("train"), options.tasks, COUNT)
     make = make_lines if options.rule in LINE_RULES else make_steps
     first, seed = file.done, options.seed
     made = make(models, source, settings, recipe, model=options.model, start=first, count=count, seed=seed)

@@ -70,11 +70,7 @@ class Meter:
             self._update(batch, plan)
             move(batch, plan, step)
 
-        settings = {
-            name: getattr(plan, name)
-            for name in ("updates", "minibatches", "logp_temperature", "embed", "rest", "search")
-        }
-        return Learn(*plan.terms, **settings, move=counted)
+        return Learn(*plan.terms, **{**plan.settings(), "move": counted})
 
     def _update(self, batch: list[Group], plan: Learn) -> None:
         claimed = claims(batch, plan.terms)

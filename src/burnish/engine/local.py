@@ -14,6 +14,7 @@ from typing import Protocol
 import torch
 from torch import nn
 
+from burnish.engine.denoise import DenoiseEngine
 from burnish.engine.feed import Ahead, Feed
 from burnish.engine.kv_cache import Plan, bytes_per_token, default_budget, plan
 from burnish.engine.protocol import ALONE, GenerateOptions
@@ -22,6 +23,7 @@ from burnish.engine.scheduler import Scheduler
 from burnish.engine.transformers_engine import TransformersEngine
 from burnish.engine.unmask import UnmaskEngine
 from burnish.engine.vocabulary import Vocabulary
+from burnish.forward.denoise import denoising_of
 from burnish.forward.masked import masked_of
 from burnish.forward.outputs import packable
 from burnish.forward.paths import evaluating, paths_of
@@ -90,6 +92,9 @@ class LocalEngine:
         if hides is not None:
             fills = UnmaskEngine(self.runner, hides, self.chat, self.context)
             return fills.generate(requests, options)
+        draws = denoising_of(self.model)
+        if draws is not None:
+            return DenoiseEngine(self.runner, draws, self.context).generate(requests, options)
         if not all(map(self._runs, runners)):
             slower = TransformersEngine(self.runner, self.chat, self.context)
             return slower.generate(requests, options)

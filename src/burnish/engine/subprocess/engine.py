@@ -209,7 +209,9 @@ class SubprocessEngine:
             "threads": torch.get_num_threads(),
             "eager": self._dtype == "float32",  # compiling takes longer than it saves on a CPU
         }
-        self.process = Process(self.how.python, self.how.sampler, self.place, settings)
+        device = next(self.model.parameters()).device
+        gpu = (device.index or 0) if device.type == "cuda" else None  # each rank samples on its own
+        self.process = Process(self.how.python, self.how.sampler, self.place, settings, gpu)
         try:
             self.about = self.process.started()
         except (Lost, Failed) as why:
