@@ -35,7 +35,6 @@ from burnish.run.encoded import remember_texts
 from burnish.run.evaluating import Evaluating
 from burnish.run.folder import Folder
 from burnish.run.following import Follower, agreed, created
-from burnish.run.late_phases import late_phases
 from burnish.run.lengths import Lengths, Needs, fit
 from burnish.run.monitor import Measurements, Monitor
 from burnish.run.observed import About, ObservedRun, held_out_size
@@ -46,7 +45,7 @@ from burnish.run.pipeline import Pipeline, SamplesElsewhere
 from burnish.run.plan import RunPlan, plan, risky_lr
 from burnish.run.same_everywhere import facts, require_same_everywhere
 from burnish.run.session import StoreSession
-from burnish.run.unseen_tools import unseen_tools
+from burnish.run.warnings import late_phases, unseen_tools
 from burnish.store.health import HealthLimits
 from burnish.store.reader import RunStore, open_store
 from burnish.store.sinks import open_sinks
