@@ -199,13 +199,13 @@ def prepare(
         data_versions.record(folder, start, rows)
     where = f"resuming from {at.name}" if at else ""
     warnings = {"damaged": f"{', '.join(passed)}: skipped, {where}"} if passed else {}
-    found = {
+    possible = {
         "unguarded": "" if folder.guarded else UNGUARDED.format(folder=folder.path),
         "tools": unseen_tools(planned.source, models[method.product].chat),
         "lr": risky_lr(planned),
         "phases": late_phases(method, config.options.steps),
     }
-    warnings |= changed | {kind: warning for kind, warning in found.items() if warning}
+    warnings |= changed | {kind: warning for kind, warning in possible.items() if warning}
     run = Run(
         config, method, planned.source, models, settings, folder, start, warnings, pipeline, lengths, kernels=computing
     )
@@ -217,12 +217,12 @@ def _changes(
     folder: Folder, start: int, planned: RunPlan, computing: dict[str, object], rows: reward_versions.Versions
 ) -> dict[str, str]:
     """Warnings by kind: what a run that resumes after step `start` has in another version than before."""
-    found = {
+    changes = {
         "kernels": kernels.change(folder, start, computing, planned.config.options.exact),
         "rewards": reward_versions.change(folder, start, planned.rewards),
         "data": data_versions.change(folder, start, rows),
     }
-    return {kind: warning for kind, warning in found.items() if warning}
+    return {kind: warning for kind, warning in changes.items() if warning}
 
 
 def memories(method: Method, pipeline: SampleSource | None, best: Best, models: Models) -> dict[str, Stateful]:
