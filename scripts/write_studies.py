@@ -13,8 +13,7 @@ import argparse
 import json
 from pathlib import Path
 
-from burnish.papers import studies as catalogued
-from burnish.studies.catalogue import STATES, waiting
+from burnish.studies.catalogue import STATES
 from burnish.studies.claim_file import names, read_study
 from burnish.studies.plan import Plan
 from burnish.studies.results import compact, read_raw
@@ -37,8 +36,7 @@ def main() -> None:
         for study in studies:
             merge(study, folder)
     entries = [entry(study) for study in studies]
-    missing = {paper.id: f"it needs {waiting(paper.id)}" for paper in catalogued.ALL if paper.id not in names()}
-    write_pages(entries, missing, PAGES)
+    write_pages(entries, PAGES)
     states = {one.study.name: state(one) for one in entries if one.raw is not None}
     STATES.write_text(json.dumps(states, indent=1) + "\n")
     print(f"{len(states)} studies with results of {len(entries)} claim files, in {PAGES}")

@@ -66,9 +66,9 @@ def right_replies(asked: Asked, *, k: int = 64, tasks: int = 50) -> Measures:
     right samples. Where the reward is 0 or 1, KL-regularised RL has the optimum pi0(y) exp(r / beta) / Z, which leaves
     the odds among right replies as they are: its right_kl is 0 (arXiv 2205.11275).
     """
-    own = _replies(asked, k, tasks)
+    own = replies_of(asked, k, tasks)
     start = Asked(asked.start(), asked.source, asked.settings, asked.tasks, "policy", asked.start)
-    before = _replies(start, k, tasks)
+    before = replies_of(start, k, tasks)
     distinct, entropies, kls = [], [], []
     for (group, right), (_, right0) in zip(own, before, strict=True):
         traces = [trace for trace, is_right in zip(group.traces, right, strict=True) if is_right]
@@ -89,7 +89,7 @@ def right_replies(asked: Asked, *, k: int = 64, tasks: int = 50) -> Measures:
     return measures
 
 
-def _replies(asked: Asked, k: int, tasks: int) -> list[tuple[Group, list[bool]]]:
+def replies_of(asked: Asked, k: int, tasks: int) -> list[tuple[Group, list[bool]]]:
     """k sampled replies to each of the first held-out tasks, and whether each is right."""
     step = asked.step("right_replies")
     groups = sample(k, temperature=1.0, who=asked.who).call(held_out_tasks(asked.source, tasks), step)
