@@ -130,6 +130,5 @@ def test_the_share_of_empty_thoughts_is_the_chance(chance: float, emptied: int) 
 
     given = replace(drawn, call=lambda step: tasks)
     changed = thought_dropout(given, chance).call(step)
-    assert (
-        sum(a.given["demo"] != b.given["demo"] for a, b in zip(tasks, changed, strict=True)) == emptied == len(counted)
-    )
+    assert sum(a.given["demo"] != b.given["demo"] for a, b in zip(tasks, changed, strict=True)) == emptied
+    assert len(counted) == emptied
