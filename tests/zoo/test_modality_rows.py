@@ -1,4 +1,4 @@
-"""Rows of the modalities that need no pixels to be right: formulas by hand, and what each becomes when its idea is off."""
+"""Papers on pictures whose formulas need none: numbers by hand, and what each becomes when its idea is off."""
 
 from __future__ import annotations
 
