@@ -17,6 +17,7 @@ from burnish.core.scorer import Named
 from burnish.core.step import Settings
 from burnish.envs.named_tools import read_tools
 from burnish.evals.better import kind_of
+from burnish.media.fetched import FETCHING
 from burnish.methods.table import Entry
 from burnish.models.build import device_named
 from burnish.models.decoder_shape import DecoderShape
@@ -75,6 +76,7 @@ def compose(
     options = config.options
     dropped = options.on_reward_failure == "drop"
     seconds, workers = options.reward_timeout, options.reward_workers
+    FETCHING.allowed = options.allow_urls
     parts = rewards or (read_rewards(options.reward) if options.reward else ())
     functions, scorers = split_rewards(parts)
     source = resolve_task(
