@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CODE := src tests scripts examples benchmarks
 PIP := -m pip install --quiet --disable-pip-version-check
+unexport PYTHONDONTWRITEBYTECODE  # without .pyc files each process that a test starts compiles burnish again
 
 .PHONY: docs demo test test-slow test-all test-extras test-alone mutants lint bench clean
 

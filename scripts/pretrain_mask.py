@@ -140,26 +140,19 @@ def hidden(rows: Tensor, spans: Tensor, mask: int, generator: torch.Generator) -
 def train(
     model: EuroBertForMaskedLM, rows: Tensor, spans: Tensor, mask: int, args: argparse.Namespace
 ) -> dict[str, Any]:
-    """Cosine schedule with a warm-up over the seconds given, so that it fits any machine."""
+    """A warm-up and a cosine over the seconds given, by the clock, so that it fits any machine."""
     device = rows.device
     optimiser = torch.optim.AdamW(
         model.parameters(), lr=0.0, betas=(0.9, 0.98), weight_decay=0.01, fused=device.type == "cuda"
     )
     generator = torch.Generator(device).manual_seed(args.seed)
-    start, step, total = time.time(), 0, 100
-    warm = start
-    loss = torch.zeros(())
-    while step < total:
-        if step == 50:
-            warm = time.time()
-        elif step == 99:  # the machine's speed is known; the first steps are slow
-            left = args.seconds - (time.time() - start)
-            total = max(100, min(args.steps, 100 + int(49 * left / (time.time() - warm))))
+    start, step, done, loss = time.time(), 0, 0.0, torch.zeros(())
+    while done < 1 and step < args.steps:
         which = torch.randint(len(rows), (args.rows,), generator=generator, device=device)
         some = rows[which].long()
         width = int(spans[which, 1].max())
         read, real, weight, count = hidden(some[:, :width], spans[which].long(), mask, generator)
-        rate = min((step + 1) / 200, 0.03 + 0.97 * 0.5 * (1 + math.cos(math.pi * min(1.0, step / max(total, 101)))))
+        rate = min((step + 1) / 200, 0.03 + 0.97 * 0.5 * (1 + math.cos(math.pi * done)))
         for group in optimiser.param_groups:
             group["lr"] = args.lr * rate
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"):
@@ -172,8 +165,9 @@ def train(
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
         step += 1
-        if step % 100 == 0 or step == total:
-            print(f"step {step}/{total} loss {loss.item():.4f} {time.time() - start:.0f}s", flush=True)
+        done = (time.time() - start) / args.seconds
+        if step % 100 == 0 or done >= 1:
+            print(f"step {step} loss {loss.item():.4f} {time.time() - start:.0f}s", flush=True)
     return {"steps": step, "seconds": round(time.time() - start, 1), "loss": round(loss.item(), 4)}
 
 

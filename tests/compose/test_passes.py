@@ -26,6 +26,7 @@ def test_the_order_is_the_one_that_is_printed() -> None:
         "rewards and shapes",
         "a preference oracle",
         "no model that nothing reads",
+        "models of their own for other seats",
         "episodes that outlive a step",
         "replies in chunks",
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -90,6 +92,26 @@ def test_what_raises_hangs_or_talks_nonsense_fails_with_its_reason() -> None:
         assert env.observed(env.begin_reset(None, 0)) == "x"
         with pytest.raises(Failure, match=why):
             env.outcome(env.begin_step("?"))
+
+
+def test_async_environments_wait_together_without_threads_of_their_own() -> None:
+    """All of them reach the same place before any goes on: side by side, in the one loop; no call holds a thread."""
+    waiting: list[asyncio.Event] = []
+
+    class Meets:
+        async def reset(self, seed: int) -> str:
+            waiting.append(asyncio.Event())
+            if len(waiting) == 200:
+                for event in waiting:
+                    event.set()
+            await waiting[-1].wait()
+            return "met"
+
+    before = threading.active_count()
+    envs = [GuardedEnv(Meets, 20.0) for _ in range(200)]
+    calls = [env.begin_reset(None, 0) for env in envs]
+    assert [env.observed(call) for env, call in zip(envs, calls, strict=True)] == ["met"] * 200
+    assert threading.active_count() < before + 8
 
 
 def test_async_environments_and_long_observations() -> None:

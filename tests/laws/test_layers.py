@@ -1,6 +1,6 @@
 """Layers: a package imports only packages below it, and no two packages import each other.
 
-    util, papers <- core <- media, tool_calls <- forward <- engine <- models <- sandbox <- verifiers
+    util, papers <- core <- sandbox <- media, tool_calls <- forward <- engine <- models <- verifiers
          <- reward_functions, judges <- envs, serve <- tasks <- stages <- methods, store <- rewards
          <- compose <- zoo, config <- evals <- datagen, bench, migrate
          <- checkpoint <- run <- simulator <- distributed <- report <- export <- api
@@ -28,13 +28,13 @@ LAYERS: list[set[str]] = [
     {"util"},
     {"papers"},
     {"core"},
+    {"sandbox"},
     {"media"},
     {"tool_calls"},
     {"forward"},
     {"engine"},
     {"models"},
     {"kernels"},  # it implements protocols of forward, engine and models; nothing below the run imports it
-    {"sandbox"},
     {"verifiers"},
     {"reward_functions"},
     {"judges"},

@@ -61,7 +61,8 @@ def test_names_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         known_models.resolve("smollm2")
     with pytest.raises(ValueError, match="no model 'smolm': it is neither a known name nor a .*did you mean smollm2?"):
         known_models.resolve("smolm")
-    with pytest.raises(ValueError, match="no model 'qqqq': .*; the known names are tiny, tiny-omni, smollm2"):
+    known = "tiny, tiny-omni, tiny-mask, tiny-flow, smollm2"
+    with pytest.raises(ValueError, match=f"no model 'qqqq': .*; the known names are {known}"):
         known_models.resolve("qqqq")
     (tmp_path / "model.gguf").touch()
     with pytest.raises(ValueError, match="the GGUF file .*model.gguf cannot be read .*; convert it"):

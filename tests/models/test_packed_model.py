@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from burnish.models.known_models import MODELS, TINY_OMNI, resolve
+from burnish.models.known_models import MODELS, TINY_FLOW, TINY_MASK, TINY_OMNI, resolve
 from burnish.models.packed_model import PACKED, WEIGHTS, pack, packed, place_of, unpack, unpacked
 
 
@@ -37,8 +37,14 @@ def test_a_directory_is_unpacked_once_and_whole(tmp_path: Path, monkeypatch: pyt
     assert torch.allclose(load_file(place / WEIGHTS)["w"].float(), load_file(whole / WEIGHTS)["w"], atol=0.05)
 
 
-def test_tiny_omni_is_found_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "folder", "most"),
+    [("tiny-omni", TINY_OMNI, 4.2e6), ("tiny-mask", TINY_MASK, 3.3e6), ("tiny-flow", TINY_FLOW, 2e6)],
+)
+def test_a_model_in_the_box_is_found_by_name(
+    name: str, folder: Path, most: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BURNISH_HOME", str(tmp_path))
-    path = resolve("tiny-omni")
-    assert path == MODELS["tiny-omni"].place() == place_of(TINY_OMNI) and (path / WEIGHTS).is_file()
-    assert (TINY_OMNI / PACKED).stat().st_size < 4.2e6
+    path = resolve(name)
+    assert path == MODELS[name].place() == place_of(folder) and (path / WEIGHTS).is_file()
+    assert (folder / PACKED).stat().st_size < most

@@ -27,7 +27,7 @@ class ArenaOptions:
     judge: str | None = None
     """Who judges: a model, or endpoint(https://HOST/v1, NAME)."""
     tasks: Annotated[int, Option(at_least=2)] = 100
-    """Number of held-out prompts."""
+    """Number of held-out rows."""
     words: Annotated[str, Option(choices=("full", "brief"))] = "full"
     """How much a question to the judge says; brief is for small models."""
     columns: str | None = None

@@ -54,7 +54,7 @@ class PairsOptions:
     n: Annotated[int, Option(at_least=1)] = 8
     """Replies sampled for each prompt."""
     tasks: Annotated[int | None, Option(at_least=1)] = None
-    """Number of prompts; by default all rows of a dataset, or 256 of a task without an end."""
+    """Number of rows; by default all rows of a dataset, or 256 of a task without an end."""
     temperature: Annotated[float, Option(above=0)] = 1.0
     """Sampling temperature."""
     top_p: Annotated[float, Option(above=0, at_most=1)] = 1.0
@@ -149,6 +149,7 @@ def _write(file: UnfinishedFile, options: PairsOptions, recipe: Recipe) -> None:
     from burnish.compose.rewards import scored_replies
     from burnish.core.step import Settings
     from burnish.datagen.preference_data import make
+    from burnish.datagen.stored_rows import rows_asked
     from burnish.models.template import Style, read_template
     from burnish.run.lengths import Needs, fit
     from burnish.score.judge import require_verifier
@@ -171,7 +172,7 @@ def _write(file: UnfinishedFile, options: PairsOptions, recipe: Recipe) -> None:
     long = fit(source, Needs((), conversations=False, samples=True), models, "policy", settings, splits=("train",))
     if long is not None and (said := long.sentence()):
         console.print(said, soft_wrap=True)
-    count = _count(source, options)
+    count = rows_asked(source.size("train"), options.tasks, COUNT)
     if file.done:
         console.print(f"{file.done} of {count} prompts are in {file.partial} already", soft_wrap=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
@@ -225,12 +226,6 @@ def scored_source(task: str, reward: str | None, columns: str | None) -> tuple[S
     source = resolve_task(task, functions, columns=columns)
     source = unscored(source) if scorers and not functions else source
     return source, named_rewards(scorers, source)
-
-
-def _count(source: Source, options: PairsOptions) -> int:
-    size = source.size("train")
-    wanted = options.tasks or (COUNT if size is None else size)
-    return wanted if size is None else min(wanted, size)
 
 
 def summary_of(made: Iterable[Made]) -> dict[str, object]:

@@ -59,7 +59,7 @@ class RateOptions:
     threshold: float = 0.5
     """A reply that scores more is right."""
     tasks: Annotated[int | None, Option(at_least=1)] = None
-    """Number of prompts; by default all rows of a dataset, or 256 of a task without an end."""
+    """Number of rows; by default all rows of a dataset, or 256 of a task without an end."""
     temperature: Annotated[float, Option(above=0)] = 1.0
     """Sampling temperature."""
     max_new_tokens: Annotated[int, Option(at_least=1)] = 64
@@ -126,6 +126,7 @@ def _write(file: UnfinishedFile, options: RateOptions, rating: Rating) -> None:
     from burnish.compose.rewards import scored_replies
     from burnish.core.step import Settings
     from burnish.datagen.rated_data import rate
+    from burnish.datagen.stored_rows import rows_asked
     from burnish.models.template import Style, read_template
     from burnish.score.judge import require_verifier
     from burnish.score.model import scoring
@@ -139,9 +140,7 @@ def _write(file: UnfinishedFile, options: RateOptions, rating: Rating) -> None:
     models = load_policy(options.model, settings, options.device, style, reward_model=options.reward_model, more=more)
     console = Console(stderr=True, highlight=False)
     print_assumed_template(models["policy"].chat, console)
-    size = source.size("train")
-    count = options.tasks or size or COUNT
-    count = count if size is None else min(count, size)
+    count = rows_asked(source.size("train"), options.tasks, COUNT)
     scorer = scored_replies(source, rewards) if rewards else scoring(source, options.reward_model)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
     hidden = options.json or not console.is_terminal

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from burnish.datagen.preference_data import Made
     from burnish.datagen.step_data import StepRecipe
     from burnish.datagen.unfinished_file import UnfinishedFile
-    from burnish.tasks.source import Source
 
 RULES = ("soft", "hard", "entropy", "first_error", "forced", "outcome", "resampled", "rewritten")
 COUNT = 128  # prompts of a task without an end
@@ -62,7 +61,7 @@ class StepsOptions:
     neutral: bool = False
     """Label comments and blank lines 0.5, neither right nor wrong."""
     tasks: Annotated[int | None, Option(at_least=1)] = None
-    """Number of prompts; by default all rows of a dataset, or 128 of a task without an end."""
+    """Number of rows; by default all rows of a dataset, or 128 of a task without an end."""
     temperature: Annotated[float, Option(above=0)] = 1.0
     """Sampling temperature."""
     max_new_tokens: Annotated[int, Option(at_least=1)] = 64
@@ -140,6 +139,7 @@ def _write(file: UnfinishedFile, options: StepsOptions, recipe: StepRecipe) -> N
     from burnish.core.step import Settings
     from burnish.datagen.line_data import LINE_RULES, make_lines
     from burnish.datagen.step_data import make_steps
+    from burnish.datagen.stored_rows import rows_asked
     from burnish.models.template import Style, read_template
     from burnish.run.lengths import Needs, fit
     from burnish.score.judge import require_verifier
@@ -157,7 +157,7 @@ def _write(file: UnfinishedFile, options: StepsOptions, recipe: StepRecipe) -> N
     long = fit(source, Needs((), conversations=False, samples=True), models, "policy", settings, splits=("train",))
     if long is not None and (said := long.sentence()):
         console.print(said, soft_wrap=True)
-    count = _count(source, options)
+    count = rows_asked(source.size("train"), options.tasks, COUNT)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
     hidden = options.json or not console.is_terminal
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=hidden) as progress:
@@ -175,12 +175,6 @@ def _write(file: UnfinishedFile, options: StepsOptions, recipe: StepRecipe) -> N
         ):
             file.add(made)
             progress.update(bar, completed=file.done)
-
-
-def _count(source: Source, options: StepsOptions) -> int:
-    size = source.size("train")
-    wanted = options.tasks or (COUNT if size is None else size)
-    return wanted if size is None else min(wanted, size)
 
 
 def summary_of(made: Iterable[Made]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from burnish.compose.curricula import drawn
 from burnish.compose.idle import without_idle_models
 from burnish.compose.multi_turn import played
 from burnish.compose.oracle import with_oracle
+from burnish.compose.own_seats import learned_apart
 from burnish.compose.played_on import played_on
 from burnish.compose.rewards import with_scorers
 from burnish.compose.seats import Opponent, seated
@@ -63,9 +64,14 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("rewards and shapes", lambda method, run: with_scorers(method, run.rewards, run.shapes, run.drop)),
     ("a preference oracle", lambda method, run: with_oracle(method, run.oracle, run.drop)),
     ("no model that nothing reads", lambda method, run: without_idle_models(method)),
+    ("models of their own for other seats", lambda method, run: _own_models(method, run)),
     ("episodes that outlive a step", lambda method, run: _waiting(method, run)),
     ("replies in chunks", lambda method, run: chunked(method) if run.chunk is not None else method),
 )
+
+
+def _own_models(method: Method, run: Additions) -> Method:
+    return learned_apart(method, run.opponent) if run.opponent and run.opponent.learners else method
 
 
 def _waiting(method: Method, run: Additions) -> Method:

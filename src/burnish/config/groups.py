@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from burnish.config.denoising import Denoising
 from burnish.config.filling import Filling
 from burnish.config.option_kinds import Amount, AmountOrNone, Count, CountOrNone, CountOrZero, Seconds, may_change
 from burnish.config.sampling_groups import Engines, RayOptions, SamplingAhead
@@ -245,8 +246,10 @@ class Agents:
     agent_pays: bool = False
     """The number that the agent returns or posts is the reward, in place of the task's verifier."""
     opponent: str | None = None
-    """Who has the other seats of an environment: self, start, snapshot(10), league(4, 10), a model, or SEAT=MODEL for
-    each seat (docs/environments.md)."""
+    """Who has the other seats of an environment: self, start, snapshot(10), league(4, 10), own (a model that is
+    trained, too), a model, or SEAT=MODEL for each seat (docs/environments.md)."""
+    seat: str | None = None
+    """With --opponent: the policy's seat; by default the environment's first."""
     turns: Count = 16
     """With an environment, tools or an agent: the most replies of one episode."""
     cut_turn: Annotated[str, Option(choices=("close", "end"))] = "close"
@@ -321,5 +324,5 @@ class Memory:
 
 GROUPS = (
     *(Common, SamplingReplies, Data, Optimisation, Evaluation, Saving, LoraOptions, Template, Rewards),
-    *(Agents, Records, Memory, SamplingAhead, Filling, Engines, RayOptions),
+    *(Agents, Records, Memory, SamplingAhead, Filling, Denoising, Engines, RayOptions),
 )

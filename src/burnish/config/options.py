@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from burnish.config.denoising import Denoising
 from burnish.config.filling import Filling
 from burnish.config.groups import (
     Agents,
@@ -41,6 +42,7 @@ from burnish.tasks.data.spec import spell_columns, spell_task
 class Options(
     RayOptions,
     Engines,
+    Denoising,
     Filling,
     SamplingAhead,
     Memory,

@@ -1,4 +1,6 @@
-"""How a reply came about that was not written from left to right: by a model that fills in hidden tokens."""
+"""How a reply came about that was not written from left to right: by a model that fills in hidden tokens (Canvas), or
+by one that removes noise from a picture (Chain).
+"""
 
 from __future__ import annotations
 
@@ -21,3 +23,21 @@ class Canvas:
     tokens: Tensor
     steps: Tensor
     block: int
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """The states of a picture from which noise was removed in K steps. A step that draws is a token of the turn.
+
+    states   [K, ...] float32: the first is noise; state k + 1 was drawn by token k, from a Gaussian whose mean depends
+             on state k. The step from the last state to the picture draws nothing, and is no token.
+    levels   K + 1 shares of noise, from the first state's to 0
+    sampler  its rule for a step, by name (forward/gaussian.py), and how much noise it draws
+    guidance  how far the estimate was moved away from the one without a caption; 1: not at all
+    """
+
+    states: Tensor
+    levels: tuple[float, ...]
+    sampler: str
+    noise: float
+    guidance: float = 1.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from burnish.core.schedules import steps_of
 from burnish.core.types import Clock
 
-LM = frozenset({"generate", "mix", "logp", "logits", "entropy", "greedy", "hidden", "state"})
+LM = frozenset({"generate", "mix", "logp", "logits", "entropy", "greedy", "hidden", "state", "drift", "std"})
 SCALAR = frozenset({"value", "score", "state"})
 
 
@@ -32,6 +32,8 @@ class Role:
     mixed_with: str | None = None  # a second source, averaged into the first weights
     share: float = 0.0  # the second source's share of the average
     view: str = ""  # of a model that fills in hidden tokens, unless the run says otherwise (forward/masked.py)
+    only: str = ""  # trained: the parts of a model that draws which learn (models/only.py); "": all
+    sampler: str = ""  # of a model that draws, unless the run says otherwise (forward/gaussian.py)
 
     @property
     def can(self) -> frozenset[str]:

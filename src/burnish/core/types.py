@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from burnish.core.canvas import Canvas as Canvas
+from burnish.core.canvas import Chain as Chain
 from burnish.core.task import Message as Message
 from burnish.core.task import Task as Task
 from burnish.core.task import Verdict as Verdict
@@ -80,7 +81,7 @@ class Turn:
     guides, past policies and seats in a game have other names. `parent` is the turn before it: turns form trees.
     `settings` say how it was sampled; log-probs that are compared with its own are taken at its temperature.
     `content` is a hash (63 bits) of what the model reads here besides the tokens (an image behind placeholders).
-    `canvas` says in which order the tokens were written, where that was not from left to right.
+    `canvas` says how the tokens came about, where they were not written from left to right.
     """
 
     tokens: Tensor  # [t] int64
@@ -91,7 +92,7 @@ class Turn:
     settings: Sampling | None = None  # None where the tokens were given, not sampled
     content: int | None = None  # None: the model reads the tokens and nothing else
     allowed: Allowed | None = None  # None: the log-probs are among all tokens
-    canvas: Canvas | None = None  # None: from left to right, or not known
+    canvas: Canvas | Chain | None = None  # None: from left to right, or not known
 
     def __len__(self) -> int:
         return self.tokens.shape[0]  # len() of a tensor is ten times slower, and this is called very often
@@ -105,7 +106,7 @@ class Turn:
     def followed_by(self, more: Turn) -> Turn:
         """This turn continued by `more`, written by the same author, possibly with other weights."""
         if self.canvas is not None or more.canvas is not None:
-            raise ValueError("a model that fills in hidden tokens writes whole replies; leave out --chunk")
+            raise ValueError("a model that does not write from left to right writes whole replies; leave out --chunk")
         assert self.author == more.author, f"{more.author!r} cannot go on with what {self.author!r} began"
         logp = None if self.logp is None or more.logp is None else torch.cat([self.logp, more.logp])
         versions = None
@@ -248,10 +249,10 @@ class Drawn:
     temperature: float | np.ndarray = 1.0
     penalty: np.ndarray | None = None
     allowed: list[Tensor | None] | None = None
-    canvases: list[list[tuple[int, int, Canvas]]] | None = None
+    canvases: list[list[tuple[int, int, Canvas | Chain]]] | None = None
 
 
-def canvases_of(traces: Sequence[Trace]) -> list[list[tuple[int, int, Canvas]]] | None:
+def canvases_of(traces: Sequence[Trace]) -> list[list[tuple[int, int, Canvas | Chain]]] | None:
     """Of each trace, the turns that were not written from left to right; None where all were."""
     if all(turn.canvas is None for trace in traces for turn in trace.turns):
         return None

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from burnish.core.types import Allowed, Canvas, Group, Sampling, Task, Trace, Turn
+from burnish.core.types import Allowed, Canvas, Chain, Group, Sampling, Task, Trace, Turn
 
 _PLAIN = (str, int, float, bool, type(None))
 
@@ -121,11 +121,17 @@ def _trace_from_record(record: dict[str, Any], earlier: list[Trace]) -> Trace:
     )
 
 
-def _canvas_to_record(canvas: Canvas) -> dict[str, Any]:
+def _canvas_to_record(canvas: Canvas | Chain) -> dict[str, Any]:
+    if isinstance(canvas, Chain):
+        told = {name: getattr(canvas, name) for name in ("levels", "sampler", "noise", "guidance")}
+        return {"states": canvas.states.flatten().tolist(), "shape": list(canvas.states.shape), **told}
     return {"tokens": canvas.tokens.tolist(), "steps": canvas.steps.tolist(), "block": canvas.block}
 
 
-def _canvas_from_record(record: dict[str, Any]) -> Canvas:
+def _canvas_from_record(record: dict[str, Any]) -> Canvas | Chain:
+    if "states" in record:
+        states = torch.tensor(record["states"], dtype=torch.float32).view(record["shape"])
+        return Chain(states, tuple(record["levels"]), record["sampler"], record["noise"], record["guidance"])
     steps = torch.tensor(record["steps"], dtype=torch.int32)
     return Canvas(torch.tensor(record["tokens"], dtype=torch.long), steps, record["block"])
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from torch import Tensor
 
-from burnish.core.types import Allowed, Canvas
+from burnish.core.types import Allowed, Canvas, Chain
 
 Stopped = Literal["stop", "length", "enough"]
 
@@ -80,14 +80,14 @@ class Sample(NamedTuple):
 
     stopped: "stop" (a stop token or string), "length" (its limit), or "enough" (a stop rule ended its group).
     allowed: the tokens that each was drawn among, where the request asked for them
-    canvas: the order in which they were written, where that was not from left to right
+    canvas: how they came about, where they were not written from left to right
     """
 
     tokens: Tensor
     logp: Tensor
     stopped: Stopped
     allowed: Allowed | None = None
-    canvas: Canvas | None = None
+    canvas: Canvas | Chain | None = None
 
     def first(self, n: int) -> Sample:
         """The sample cut to its first n tokens."""

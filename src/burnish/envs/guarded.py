@@ -170,17 +170,21 @@ class GuardedEnv:
 
 
 def _begun(call: Callable[[], object], trusted: bool) -> Pending:
-    """Run a call: at once where it is trusted, else in a thread; a coroutine runs in the loop of this process."""
+    """Run a call: at once where it is trusted, else in a thread; a coroutine goes on in the loop of this process.
+
+    So thousands of async environments need no thread of their own.
+    """
     pending = Pending()
 
     def run() -> None:
         try:
             found = call()
             if inspect.iscoroutine(found):
-                found = in_loop(found)
+                later = asyncio.run_coroutine_threadsafe(_awaited(found), _loop())
+                later.add_done_callback(lambda done: _finish(pending, done.result))
+                return
         except BaseException as error:  # noqa: BLE001 - SystemExit too: an environment must not end the run
-            ended = RuntimeError(f"{error!r}, which would end the run")
-            pending.finish(error=error if isinstance(error, Exception) else ended)
+            pending.finish(error=_harmless(error))
         else:
             pending.finish(found)
 
@@ -189,6 +193,20 @@ def _begun(call: Callable[[], object], trusted: bool) -> Pending:
     else:
         in_lane(run)
     return pending
+
+
+def _finish(pending: Pending, result: Callable[[], object]) -> None:
+    try:
+        found = result()
+    except BaseException as error:  # noqa: BLE001 - as above
+        pending.finish(error=_harmless(error))
+    else:
+        pending.finish(found)
+
+
+def _harmless(error: BaseException) -> Exception:
+    """The error; one that would end the process as one that does not."""
+    return error if isinstance(error, Exception) else RuntimeError(f"{error!r}, which would end the run")
 
 
 def in_loop(call: Coroutine[Any, Any, Any]) -> Any:

@@ -11,7 +11,7 @@ from torch import Tensor
 from burnish.forward.packing import trues
 from burnish.forward.prefix_tree import Numbers
 
-FROM_LOGITS = {"logp", "entropy", "logits", "greedy"}
+FROM_LOGITS = {"logp", "entropy", "logits", "greedy", "drift", "std"}
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,11 @@ class Asked:
 
 
 def reduce_logits(logits: Tensor, chosen: Tensor, want: set[str]) -> dict[str, Tensor]:
-    """Log-prob, likeliest token and entropy, as far as wanted, of logits [N, V] and the tokens chosen [N]."""
+    """Log-prob, likeliest token, entropy and coordinates, as far as wanted, of logits [N, V] and the tokens chosen [N].
+
+    drift [N, V]: 2 sqrt(p). Half the squared distance of two is their KL, to the second order in how far they are
+    apart. Of Gaussians with one std it is the KL exactly (forward/denoise.py), and "std" is theirs; of words it is 1.
+    """
     outputs = {}
     if want:
         logz = torch.logsumexp(logits, -1)
@@ -67,6 +71,10 @@ def reduce_logits(logits: Tensor, chosen: Tensor, want: set[str]) -> dict[str, T
         outputs["logp"] = logits.gather(-1, chosen[:, None])[:, 0] - logz
     if "greedy" in want:
         outputs["greedy"] = logits.argmax(-1)
+    if "drift" in want:
+        outputs["drift"] = 2 * (0.5 * (logits - logz[:, None])).exp()
+    if "std" in want:
+        outputs["std"] = torch.ones_like(logz)
     if "entropy" in want:
         outputs["entropy"] = logz - (torch.softmax(logits, -1) * logits).sum(-1)
     return outputs

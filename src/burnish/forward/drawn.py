@@ -48,6 +48,8 @@ def drawn_outputs(logits: Tensor, chosen: Tensor, want: set[str]) -> dict[str, T
     outputs["logp"] = logs.gather(-1, chosen[:, None])[:, 0]
     if "entropy" in want:
         outputs["entropy"] = -(logs.exp() * logs).sum(-1)
+    if want & {"drift", "std"}:
+        outputs |= {"drift": 2 * (0.5 * logs).exp(), "std": torch.ones_like(outputs["logp"])}
     return {name: outputs[name] for name in want}
 
 

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from burnish.core.randomness import generator
-from burnish.core.types import Canvas, Drawn
+from burnish.core.types import Canvas, Chain, Drawn
 from burnish.forward.asked import FROM_LOGITS, Asked, reduce_logits
 from burnish.forward.drawn import NEVER, Temperature
 from burnish.forward.module import bare, decoder_states, head
@@ -154,7 +154,7 @@ def outputs(
 
 
 def _reads(
-    known: Masked, row: Numbers, which: Numbers, at: Numbers, canvases: list[tuple[int, int, Canvas]] | None
+    known: Masked, row: Numbers, which: Numbers, at: Numbers, canvases: list[tuple[int, int, Canvas | Chain]] | None
 ) -> list[_Read]:
     """The rows that are read for the tokens of one row that are asked about: numbers `which`, places `at`."""
     if known.view == "all":
@@ -162,6 +162,7 @@ def _reads(
     reads: list[_Read] = []
     left = which
     for start, end, canvas in canvases or [] if known.view == "trajectory" else []:
+        assert isinstance(canvas, Canvas), "a masked language model draws no pictures"
         kept = (at[left] >= start) & (at[left] < end)
         reads += _steps(known, row, start, canvas, left[kept], at)
         left = left[~kept]

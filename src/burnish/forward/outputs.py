@@ -5,6 +5,7 @@ Conventions, for token t of a trace with hidden states h:
   greedy[t]                        the token that it found likeliest there
   value[t]                         head(h[t-1]): the value of the state in which token t was chosen
   score[t]                         head(h[t]): the number given after token t was read
+  drift[t], std[t]                 coordinates of that distribution (forward/asked.py), from h[t-1]
   hidden[t]                        h[t-1] itself, of the last layer: what token t was predicted from
   state[t]                         h[t]: what score[t] is a linear function of
 Tokens after the last one that is asked about are not computed. Rows are packed end to end, shared prefixes once
@@ -23,7 +24,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from burnish.core.types import Drawn
-from burnish.forward import attention, masked, plain
+from burnish.forward import attention, denoise, masked, plain
 from burnish.forward.asked import FROM_LOGITS, Asked, reduce_logits
 from burnish.forward.context import ContextRunner, drawn_some
 from burnish.forward.drawn import Reshape, Temperature, by_temperature, drawn_outputs
@@ -65,6 +66,9 @@ def outputs(
     input_keys  what is read at each token, as a number, where it is more than the token; packs share prefixes by them
     divided  the runner again, where ranks divide the tokens of this pass
     """
+    draws = denoise.denoising_of(runner.module)
+    if draws is not None:
+        return denoise.outputs(runner.module, draws, tokens, masks, want, drawn)
     sight = sight_of(runner.module)
     _require_known(tokens, vocabulary_size(runner.module), sight)
     hides = masked.masked_of(runner.module)
@@ -282,7 +286,7 @@ def _from_logits(
         logits = head(runner.module, states) / temperature
         return {"logits": logits, **reduce_logits(logits, chosen, want - {"logits"})}
     plain = runner.head()
-    if plain is not None and "greedy" not in want:
+    if plain is not None and not want & {"greedy", "drift", "std"}:
         factor = plain.factor / temperature
         logp, entropy = logp_entropy(states, plain.weight, chosen, factor, "entropy" in want, plain.matmul)
         return {name: x for name, x in (("logp", logp), ("entropy", entropy)) if name in want}

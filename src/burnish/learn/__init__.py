@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from burnish.learn.terms.compared import list_term as list_term
     from burnish.learn.terms.compared import pair_term as pair_term
     from burnish.learn.terms.compared import unpaired_term as unpaired_term
+    from burnish.learn.terms.denoising import kl_steps as kl_steps
     from burnish.learn.terms.distillation import distil as distil
     from burnish.learn.terms.fit import chance_fit as chance_fit
     from burnish.learn.terms.fit import value_fit as value_fit

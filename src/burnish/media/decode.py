@@ -1,14 +1,15 @@
 """From the bytes of a picture file to pixels, within limits: what is too large is refused before it is decoded.
 
-Pillow decodes, and only the formats below, which need no code or network of their own. The result is 8-bit RGB, and
-upright: the rotation that a camera notes (EXIF) is applied, transparent places are white, 16-bit grey is scaled, CMYK
-is converted.
+Pillow decodes, in a process of its own with limits on memory and time (media/decoder.py), and only the formats below,
+which need no code or network of their own. The result is 8-bit RGB, and upright: the rotation that a camera notes
+(EXIF) is applied, transparent places are white, 16-bit grey is scaled, CMYK is converted.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import io
+import re
 import warnings
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,9 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 MOST_BYTES = 64 << 20  # of a file
 MOST_PIXELS = 50_000_000  # of a picture: 150 MB once it is decoded
 DEEP = ("I", "I;16", "I;16B", "I;16L", "I;16N")  # Pillow's 16-bit modes, which its own conversion cuts off at 255
+
+
+_DRAWN = re.compile(rb"P6 (\d{1,5}) (\d{1,5}) 255\n")  # as media/drawing.py writes it
 
 
 class BadPicture(ValueError):
@@ -41,9 +45,32 @@ def require_pillow() -> None:
 def decoded(raw: bytes) -> Image:
     """The pixels of a picture file."""
     require_pillow()
+    from PIL import Image
+
+    from burnish.media.decoder import DECODER
+
+    check_bytes(raw)
+    drawn = _DRAWN.match(raw)
+    if drawn is not None:  # what tasks draw: pixels as they are, which nothing decodes
+        width, height = int(drawn[1]), int(drawn[2])
+        if 0 < width * height <= MOST_PIXELS and len(raw) == drawn.end() + 3 * width * height:
+            return Image.frombytes("RGB", (width, height), raw[drawn.end() :])
+    return Image.frombytes("RGB", *DECODER.pixels(raw))
+
+
+def size_of(raw: bytes) -> tuple[int, int]:
+    """Width and height from the header; BadPicture where it is no picture, or too large."""
+    require_pillow()
+    from burnish.media.decoder import DECODER
+
+    check_bytes(raw)
+    return DECODER.size(raw)
+
+
+def decoded_here(raw: bytes) -> Image:
+    """The pixels of a picture file, decoded in this process: that of the decoder."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
-    _check_bytes(raw)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Pillow's own, lower limit, and of odd metadata
@@ -51,36 +78,35 @@ def decoded(raw: bytes) -> Image:
             _check_size(picture)
             picture.load()
             return _rgb(ImageOps.exif_transpose(picture) or picture)
-    except BadPicture:
+    except (BadPicture, MemoryError):
         raise
     except UnidentifiedImageError:
         raise BadPicture(f"is no picture in a format that is read ({', '.join(FORMATS)})") from None
-    except (Image.DecompressionBombError, MemoryError):
+    except Image.DecompressionBombError:
         raise BadPicture(f"has more than {MOST_PIXELS:,} pixels; make it smaller") from None
     except Exception as error:  # decoders of broken files raise all kinds
         why = (str(error).strip().partition("\n")[0] or type(error).__name__)[:100].rstrip(". ")
         raise BadPicture(f"cannot be decoded ({why}); the file is damaged or cut off") from None
 
 
-def size_of(raw: bytes) -> tuple[int, int]:
-    """Width and height from the header; BadPicture where it is no picture, or too large."""
-    require_pillow()
+def size_here(raw: bytes) -> tuple[int, int]:
+    """Width and height from the header, read in this process: that of the decoder."""
     from PIL import Image
 
-    _check_bytes(raw)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             picture = Image.open(io.BytesIO(raw), formats=FORMATS)
             _check_size(picture)
-    except BadPicture:
+    except (BadPicture, MemoryError):
         raise
     except Exception:
         raise BadPicture(f"is no picture in a format that is read ({', '.join(FORMATS)})") from None
     return picture.size
 
 
-def _check_bytes(raw: bytes) -> None:
+def check_bytes(raw: bytes) -> None:
+    """Refuse, without decoding, what is empty, too long, or an SVG drawing."""
     if not raw:
         raise BadPicture("is empty")
     if len(raw) > MOST_BYTES:

@@ -14,6 +14,7 @@ from burnish.core.step import Notes, Settings
 from burnish.core.types import Clock
 from burnish.engine.subprocess.engine import EngineSpec
 from burnish.forward.accelerate import kernels
+from burnish.forward.denoise import HowDrawn, denoising_of
 from burnish.forward.masked import Filling
 from burnish.forward.module import vocabulary_size
 from burnish.models.context_ranks import context_group, require_context
@@ -145,7 +146,7 @@ def build(
         module = loader.module(name, role, path, stored)
         trainer = None
         if role.liveness == "trained":
-            _prepare(module, settings)
+            _prepare(module, settings, role)
             trainer = Optimiser(module, settings, role.lr, ranks)
             if trainer.states is not None and where.type == "cuda" and trained_in == torch.float32:
                 trainer.states.keep_masters()
@@ -177,6 +178,9 @@ def build(
             ranks=ranks,
             context_group=group,
             filling=Filling(settings.view, settings.unmask_per_step, settings.unmask_places, settings.unmask_block),
+            drawing=HowDrawn(
+                settings.denoise_steps, settings.sampler, settings.noise, settings.guidance, settings.reduce
+            ),
             shards=LayerShards(module, ranks, turns) if mesh is not None else None,
         )
         if settings.exact and role.speaks():
@@ -195,12 +199,14 @@ def _engine_spec(settings: Settings, where: torch.device) -> EngineSpec | None:
     return EngineSpec.of(settings.engine, settings.vllm_python, settings.on_mismatch, settings.kv_gib, PROCESS_SAMPLER)
 
 
-def _prepare(module: nn.Module, settings: Settings) -> None:
+def _prepare(module: nn.Module, settings: Settings, role: Role) -> None:
     """What a module that is trained needs: parts that stay as they are, and inputs of layers alone until the backward
     pass.
     """
     if settings.only is not None:
         train_only(module, settings.only)
+    elif role.only and denoising_of(module) is not None:
+        train_only(module, role.only)
     if settings.checkpoint_activations != "recompute":
         return
     enable: Callable[[], None] = getattr(module, "gradient_checkpointing_enable")  # noqa: B009 - of any model

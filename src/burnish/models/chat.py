@@ -127,7 +127,9 @@ class Chat:
         return None if marked or shows_pictures(task) else text
 
     def reply(self, text: str) -> Tensor:
-        """A demonstration's reply, closed as the template closes it."""
+        """A demonstration's reply, closed as the template closes it; or the picture that it is."""
+        if (picture := self.pictures.drawn(text)) is not None:
+            return picture
         return self._once(("reply", text), lambda: self._reply(text))
 
     def samples_once(self, what: tuple[object, ...], encode: Callable[[], Samples]) -> Samples:
@@ -247,13 +249,13 @@ class Chat:
         """Refuse token ids that a model has no embeddings for: those of the template now, others as they come."""
         self.vocabulary = vocabulary
         self.check()
-        self.ids(self.reply("?").tolist())
+        self.ids(self._reply("?").tolist())
 
     def check(self) -> None:
         """Render and encode a short conversation: a template that cannot be used is refused before a run starts."""
         self.prompt(Task("question", "?", {}, "?"))
         self.observation("?")
-        self.reply("?")
+        self._reply("?")
 
     @cached_property
     def template(self) -> Template:

@@ -19,7 +19,8 @@ from burnish.core.task import Task
 from burnish.core.tokenizer import Tokenizer
 from burnish.forward.sight import sight_of
 from burnish.media.decode import drawn_example, has_pillow
-from burnish.media.ids import FIRST, media_in, runs_of
+from burnish.media.drawn import given
+from burnish.media.ids import FIRST, ids_of, media_in, runs_of
 from burnish.media.processor import PictureReader
 from burnish.media.store import STORE, TEXT_ONLY, Ready
 from burnish.models.template import Template
@@ -33,12 +34,23 @@ def shows_pictures(task: Task) -> bool:
 
 
 class ChatPictures:
-    """Pictures of one chat: how its template gets them. reader: None where the model reads text alone."""
+    """Pictures of one chat: how its template gets them. reader: None where the model reads text alone.
+
+    draws: height and width of the pictures that replies are; None: they are words
+    """
 
     def __init__(self, reader: PictureReader | None = None) -> None:
         self.reader = reader
         self.mark = f"picture{secrets.token_hex(12)}e"  # no text can name what it does not know
         self._by_parts: dict[str, bool] = {}  # by template, whether it takes parts
+        self.draws: tuple[int, int] | None = None
+
+    def drawn(self, text: str) -> Tensor | None:
+        """The one token of a picture that a reply of the data is; None for a model that writes words.
+
+        It is in no cache of texts: this process must have read the picture.
+        """
+        return None if self.draws is None else torch.from_numpy(ids_of(given(text, *self.draws), 1))
 
     def with_parts(self, template: Template) -> Template:
         """The template, which from now on is given parts if it takes nothing else."""

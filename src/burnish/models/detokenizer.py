@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from burnish.core.tokenizer import Tokenizer
+from burnish.media.drawn import text_of
 from burnish.media.ids import has_media, runs_of, without_media
 from burnish.media.processor import MARKER
 from burnish.models.tokenizer import Tokens
@@ -43,10 +44,11 @@ class Detokenizer:
         return self.tokenizer.decode(ids.tolist(), skip_special_tokens=True) if REPLACEMENT in joined else joined
 
     def _with_pictures(self, ids: npt.NDArray[np.int64]) -> str:
-        """The text between pictures, each of which reads as its marker."""
-        first = [int(run.at[0]) for run in runs_of(ids)]
-        stretches = [without_media(part) for part in np.split(ids, first)]
-        return MARKER.join(self.text(part) for part in stretches)
+        """The text between pictures. One that a model read is its marker; one that it drew is a PNG file."""
+        runs = runs_of(ids)
+        stretches = [self.text(without_media(part)) for part in np.split(ids, [int(run.at[0]) for run in runs])]
+        marks = [text_of(run.key) or MARKER for run in runs]
+        return stretches[0] + "".join(mark + text for mark, text in zip(marks, stretches[1:], strict=True))
 
     @cached_property
     def pieces(self) -> npt.NDArray[np.object_]:

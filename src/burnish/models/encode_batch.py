@@ -32,7 +32,7 @@ def encode_together(chat: Chat, tasks: Sequence[Task], columns: Sequence[str]) -
             text = chat.rendered(task)
             if text is not None:
                 missing_texts[key] = text, False
-        for reply in (str(task.given[column]) for column in columns if column in task.given):
+        for reply in (str(task.given[one]) for one in columns if one in task.given and chat.pictures.draws is None):
             key = text_key("reply", reply)
             plain = not chat.start.header and not chat.control.in_text(reply)
             if key is not None and key not in missing_texts and not cache.has(key) and plain:

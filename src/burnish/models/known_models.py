@@ -18,6 +18,8 @@ from burnish.util.paths import expanded
 
 TINY = Path(__file__).parent / "tiny"
 TINY_OMNI = Path(__file__).parent / "tiny_omni"
+TINY_MASK = Path(__file__).parent / "tiny_mask"
+TINY_FLOW = Path(__file__).parent / "tiny_flow"
 _UNSAFE = (".bin", ".pt", ".pth", ".ckpt")
 
 
@@ -42,6 +44,16 @@ MODELS: dict[str, KnownModel] = {
         "the same with a tower: it sees small pictures, for trials on a CPU",
         lambda: place_of(TINY_OMNI),
         unpack=lambda: unpack(TINY_OMNI),
+    ),
+    "tiny-mask": KnownModel(
+        "the same as a masked diffusion language model: it fills in hidden tokens",
+        lambda: place_of(TINY_MASK),
+        unpack=lambda: unpack(TINY_MASK),
+    ),
+    "tiny-flow": KnownModel(
+        "a very small model that draws figures of 16 x 16 pixels",
+        lambda: place_of(TINY_FLOW),
+        unpack=lambda: unpack(TINY_FLOW),
     ),
     "smollm2": KnownModel("SmolLM2-135M-Instruct, fetched once (93 MB, 540 MB on disk)", smollm2.place, smollm2.get),
 }

@@ -20,6 +20,7 @@ from burnish.forward.sight import sight_of
 from burnish.media.processor import PictureReader, sees
 from burnish.models.chat import Chat
 from burnish.models.chat_style import styled_chat, use_template
+from burnish.models.drawing import draws_pictures, load_drawing
 from burnish.models.known_models import adapted_model, is_adapter
 from burnish.models.layer_shards import divide_layers
 from burnish.models.load_divided import load_divided
@@ -33,7 +34,7 @@ from burnish.models.sanity import (
 )
 from burnish.models.seeing_scores import as_scorer, seeing_scorer
 from burnish.models.template import Style
-from burnish.models.tokenizer import tokenizer_of
+from burnish.models.tokenizer import listed_ends, tokenizer_of
 from burnish.util.files import read_json
 from burnish.util.malloc import keep_memory
 
@@ -87,7 +88,8 @@ def load_chat(path: Path, style: Style | None = None) -> Chat:
     if sees(place) and getattr(tokenizer, "chat_template", None) is None:
         use_template(tokenizer, (read_json(place / "chat_template.json") or {}).get("chat_template"))
     chat = styled_chat(tokenizer, style or Style(), str(path), PictureReader(place) if sees(place) else None)
-    chat.ends = _ends(path)
+    chat.ends = listed_ends(path)
+    chat.pictures.draws = draws_pictures(place)
     return chat
 
 
@@ -97,13 +99,6 @@ def _of_transformers(path: Path) -> Tokenizer:
     tokenizer: Any = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     plain: Tokenizer = tokenizer
     return plain
-
-
-def _ends(path: Path) -> tuple[int, ...]:
-    """The token ids that end a reply, as generation_config.json lists them: Llama 3 has three, Qwen two."""
-    stored = (read_json(path / "generation_config.json") or {}).get("eos_token_id")
-    listed = stored if isinstance(stored, list) else [stored]
-    return tuple(number for number in listed if type(number) is int and number >= 0)
 
 
 def load_model(
@@ -227,6 +222,8 @@ def _language(path: Path, options: dict[str, Any]) -> tuple[TransformersModel, s
 
     place = adapted_model(path)
     seeing = sees(place)
+    if draws_pictures(place) is not None:
+        return load_drawing(place, options)
     if hides_tokens(place):
         filling: Any = transformers.AutoModelForMaskedLM.from_pretrained(
             place, attn_implementation="sdpa", trust_remote_code=False, **options
@@ -377,6 +374,7 @@ def _config(path: Path) -> ModelConfig:
     """The configuration of the model in a directory, or of the one that its adapters belong to."""
     from transformers import AutoConfig
 
+    draws_pictures(adapted_model(path))
     with _readable("model", path):
         config: ModelConfig = AutoConfig.from_pretrained(adapted_model(path), trust_remote_code=False)
         return config

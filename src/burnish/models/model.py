@@ -16,13 +16,15 @@ from torch import Tensor, nn
 from burnish.core.roles import Role
 from burnish.core.types import Clock, Drawn, Trace, at_temperature, how_drawn, keys_of_rows
 from burnish.engine.feed import Feed
-from burnish.engine.local import LocalEngine, OnSample, Request, Sample, StopRule
+from burnish.engine.local import LocalEngine
 from burnish.engine.mixture import Mix
-from burnish.engine.protocol import Engine
+from burnish.engine.protocol import Engine, GenerateOptions
+from burnish.engine.request import OnSample, Request, Sample, StopRule
 from burnish.engine.subprocess.engine import EngineSpec, SubprocessEngine
 from burnish.engine.subprocess.probe import Difference, probe_rows
 from burnish.forward import outputs as forward
 from burnish.forward.context import ContextGroup, ContextRunner
+from burnish.forward.denoise import HowDrawn, denoising_of, set_denoising
 from burnish.forward.drawn import Temperature
 from burnish.forward.masked import Filling, masked_of, set_known
 from burnish.forward.offload import offloaded
@@ -64,7 +66,7 @@ class Model:
     ranks: the processes of the run, which divide the requests and rows that all of them have.
     shards: the layers that the ranks divide (--shard full).
     context_group: the ranks that divide the tokens of a pass (--context-ranks).
-    filling: how a model that fills in hidden tokens does it.
+    filling: how a model that fills in hidden tokens does it. drawing: how a model that draws does it.
     """
 
     name: str
@@ -87,6 +89,7 @@ class Model:
     shards: LayerShards | None = None
     context_group: ContextGroup | None = None
     filling: Filling = field(default_factory=Filling)
+    drawing: HowDrawn = field(default_factory=HowDrawn)
     working: ComputeCopy = field(init=False)
     engine: Engine = field(init=False)
 
@@ -133,27 +136,31 @@ class Model:
         self._refresh()
 
     def _settle_view(self) -> None:
-        """Of a model that fills in hidden tokens: how it samples, and under which view its log-probs are."""
-        known = masked_of(self.module)
-        if known is None:
+        """Of a model that fills in hidden tokens, or draws: how it samples, and of what its log-probs are."""
+        known, draws = masked_of(self.module), denoising_of(self.module)
+        if known is None and draws is None:
             return
         if self.engine_spec is not None or self.context_group is not None or self.shards is not None:
             raise ValueError(
-                "a model that fills in hidden tokens is sampled and trained by one process that has all of it; use "
-                "--engine local, and leave out --shard full and --context-ranks"
+                f"a model that {'draws' if known is None else 'fills in hidden tokens'} is sampled and trained by one "
+                "process that has all of it; use --engine local, and leave out --shard full and --context-ranks"
             )
-        known = self.filling.of(known, self.role.view)
-        set_known(self.module, known)
-        set_known(self.working.copy, known)
-
-    def hide_for(self, step: int | None) -> None:
-        """A step of the run begins, or what is outside of steps (None): other tokens are hidden in each, where a view
-        draws them, and the same ones whenever the model is measured.
-        """
         for module in (self.module, self.working.copy):
-            known = masked_of(module)
             if known is not None:
-                set_known(module, replace(known, step=-1 if step is None else step))
+                set_known(module, self.filling.of(known, self.role.view))
+            if draws is not None:
+                set_denoising(module, self.drawing.of(draws, self.role.sampler))
+
+    def begin_step(self, step: int | None) -> None:
+        """A step of the run begins, or what is outside of steps (None): in each, other tokens are hidden and other
+        noise is drawn, where a view does that, and the same whenever the model is measured.
+        """
+        number = -1 if step is None else step
+        for module in (self.module, self.working.copy):
+            if (known := masked_of(module)) is not None:
+                set_known(module, replace(known, step=number))
+            if (draws := denoising_of(module)) is not None:
+                set_denoising(module, replace(draws, at=number))
 
     def _refresh(self) -> None:
         """What was derived from the weights is stale."""
@@ -191,12 +198,12 @@ class Model:
         if alone:
             here = self.ranks.portion(requests) if self.ranks.divides else requests
             with UNITS.own_code(SAMPLING) if mix is None else nullcontext():
-                own = self.engine.generate(here, runners, mix)
+                own = self.engine.generate(here, GenerateOptions(runners, mix))
             if not self.ranks.divides:
                 return own
             self.ranks.portion_done()
             return samples_of_all(self.ranks, own)
-        return self.engine.generate(requests, runners, mix, stop_rule, on_sample, feed)
+        return self.engine.generate(requests, GenerateOptions(runners, mix, stop_rule, on_sample, feed))
 
     def send(self, *, start: bool = False) -> Difference | None:
         """After a publish: send the weights to an engine that holds a copy of them. How far it then is from the

@@ -21,6 +21,7 @@ from burnish.engine.request import Request, Sample
 from burnish.engine.transformers_engine import TransformersEngine
 from burnish.engine.vocabulary import Vocabulary
 from burnish.forward import attention, plain
+from burnish.forward.denoise import denoising_of
 from burnish.forward.masked import masked_of
 from burnish.forward.module import bare, wide
 from burnish.forward.outputs import outputs, packable
@@ -53,7 +54,7 @@ def check(
         note(compute, before)
     if before is not None or inner.config.model_type in KNOWN:
         return ""
-    if masked_of(model) is not None:  # it has one path, which has tests of its own
+    if masked_of(model) is not None or denoising_of(model) is not None:  # one path, which has tests of its own
         for module in (model, compute):
             note(module, Paths(packed=False, padded=True, engine=False, cached=False))
         return ""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from torch import nn
 
+from burnish.models.drawing import draws_pictures
 from burnish.models.layer_shards import held
 from burnish.util.files import read_json
 
@@ -117,7 +118,12 @@ def hides_tokens(path: Path) -> bool:
 
 
 def require_scorer(path: Path) -> None:
-    """Refuse a masked language model as a critic or a reward model."""
+    """Refuse a masked language model, and one that draws, as a critic or a reward model."""
+    if draws_pictures(path) is not None:
+        raise ValueError(
+            f"the model in {path} draws pictures, and cannot be a critic or a reward model; use a method without a "
+            "critic, such as flow_grpo"
+        )
     if hides_tokens(path):
         raise ValueError(
             f"the model in {path} fills in hidden tokens, and cannot be a critic or a reward model; use a method "

@@ -110,3 +110,10 @@ class Tokens:
         copied = {name: value for name, value in vars(self).items() if name != "inner"}
         twin.__dict__.update(copied, inner=type(self.inner).from_str(self.inner.to_str()))
         return twin
+
+
+def listed_ends(path: Path) -> tuple[int, ...]:
+    """The token ids that end a reply, as generation_config.json lists them: Llama 3 has three, Qwen two."""
+    stored = (read_json(path / "generation_config.json") or {}).get("eos_token_id")
+    listed = stored if isinstance(stored, list) else [stored]
+    return tuple(number for number in listed if type(number) is int and number >= 0)

@@ -47,6 +47,10 @@ def of_papers(folder: Path = ZOO) -> Iterator[Definition]:
 GENERAL: list[Definition] = [
     *_chapter(
         "What was sampled",
+        (
+            "opponent*/*",
+            "the same number for the model of another seat (--opponent own, SEAT=own), from what that model said",
+        ),
         ("reward", "mean score of the traces sampled in the step, before any is dropped", "up"),
         (
             "reward/*",

@@ -6,6 +6,7 @@ import importlib.util
 import os
 from typing import TYPE_CHECKING
 
+from burnish.compose.played_on import waiting_in
 from burnish.core.method import Method, Phase
 from burnish.core.schedules import at
 from burnish.core.types import Clock
@@ -119,6 +120,8 @@ def _check_full(options: Options) -> None:
         f"--quantization {options.quantization}": options.quantization is not None
         and "weights in four bits are not divided; leave out --shard",
         "--exact": options.exact and "layers run in transformers' own modules",
+        f"--lag {options.lag}": options.lag
+        and "it samples from a whole copy of earlier weights, and no rank has one; --shard states works",
     }
     for flag, why in reasons.items():
         if why:
@@ -128,10 +131,6 @@ def _check_full(options: Options) -> None:
 def _check_ranks(options: Options) -> None:
     reasons = {
         "--on ray": options.on == "ray" and "has samplers of its own (--samplers)",
-        f"--lag {options.lag}": options.lag and "samples in a thread, and two threads of a rank cannot both wait",
-        f"--engine {options.engine}": options.engine != "local" and "has one sampler for one trainer",
-        "--train-when": options.train_when is not None and "ends a step by the clock, which ranks would read apart",
-        "--step-deadline": options.step_deadline is not None and "ends a step by the clock, which ranks read apart",
     }
     for flag, why in reasons.items():
         if why:
@@ -155,6 +154,12 @@ def first_phases(method: Method, steps: int) -> list[Phase]:
 
 def _check_state(method: Method, steps: int) -> None:
     for phase in first_phases(method, steps):
+        if waiting_in(phase):
+            raise ValueError(
+                "episodes that wait for the next step (--chunk, --train-when, --step-deadline) stay with the process "
+                "that plays them, and on Ray another sampler must be able to play a unit again; --order free goes on "
+                "without slow units: use it in their place"
+            )
         for item in phase.rollout.state:
             raise ValueError(
                 f"{method.name} cannot run on Ray: its rollout has state ({item.name!r}), and each sampler would have "

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from burnish.compose.own_seats import models_of_seats
 from burnish.compose.passes import Additions, composed
 from burnish.compose.rewards import scores_replies
 from burnish.compose.seats import read_opponent
@@ -101,7 +102,9 @@ def compose(
         source = with_agent(source, agent, options.agent_pays)
     opponent = read_opponent(options.opponent) if options.opponent else None
     if opponent is not None:
-        source = with_opponent(source, opponent.train, opponent.heldout)
+        source = with_opponent(source, opponent.train, opponent.heldout, options.seat)
+    elif options.seat is not None:
+        raise ValueError("--seat gives the policy another seat, and nobody has the first one; add --opponent start")
     additions = Additions(
         name=config.method,
         source=source,
@@ -185,7 +188,7 @@ def plan(
     if task is None:
         config = replace(config, options=replace(options, task=pin(options.task)))
     config, method = _pinned_models(steps_of_epochs(config, source), method)
-    require_same_tokens(replace(method, name=config.method), base)
+    require_same_tokens(replace(method, name=config.method), base, models_of_seats(method))
     config = _evaluated(config, source)
     options = config.options
     if options.max_new_tokens is None:

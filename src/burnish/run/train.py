@@ -15,6 +15,7 @@ import torch
 
 from burnish.checkpoint import checkpoint
 from burnish.checkpoint.async_save import Saver
+from burnish.compose.own_seats import SEATS, learners_of
 from burnish.config.options import Config, Options
 from burnish.core.loop import Report, loop
 from burnish.core.method import Method
@@ -331,6 +332,10 @@ def _execute(run: Run, everyone: Observers, control: Control | Follower, saver: 
         model = folder.path / "model"
     if model is not None:
         checkpoint.publish_product(run.models, run.method.product, model, merge=options.merge)
+        for name in learners_of(run.method):
+            place = folder.path / SEATS / name.removeprefix("opponent_")
+            place.parent.mkdir(exist_ok=True)
+            checkpoint.publish_product(run.models, name, place, merge=options.merge)
     folder.confirm()  # a run whose folder is gone must end with an error
     kept = run.best.kept if options.keep_best else None
     result = Result(folder.path, model, before, after, folder.metrics(), ended=early, best=kept)

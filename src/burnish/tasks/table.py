@@ -15,6 +15,7 @@ from burnish.tasks.calls import Calls
 from burnish.tasks.code import Code
 from burnish.tasks.codes.frames import Frames
 from burnish.tasks.codes.melody import Melody
+from burnish.tasks.codes.paint import Paint
 from burnish.tasks.codes.pixels import Draw
 from burnish.tasks.codes.speak import Speak
 from burnish.tasks.countdown import Countdown
@@ -49,6 +50,7 @@ GENERATED: dict[str, type] = {
     **BUILTIN,
     **SEEN,
     **CODED,
+    Paint.name: Paint,
     **{kind.name: kind for kind in (Code, Calls, Passages, Points, Tutor, Matrix, Search, User, BanditTask)},
     **GAMES,
     **WORK,
