@@ -77,11 +77,16 @@ def _own(role: Role, learner: str, source: str) -> Role:
 
 
 def _phase(phase: Phase, learners: tuple[str, ...], models: frozenset[str]) -> Phase:
-    stages = {
-        stage: chain(*(_by_learner(atom, learners, models) for atom in getattr(phase, stage)))
-        for stage in ("score", "select", "credit")
-    }
-    return replace(phase, **stages, learn=plan_of(phase).with_learners(*learners))
+    def by_learner(stage: Iterable[Part]) -> Part:
+        return chain(*(_by_learner(atom, learners, models) for atom in stage))
+
+    return replace(
+        phase,
+        score=by_learner(phase.score),
+        select=by_learner(phase.select),
+        credit=by_learner(phase.credit),
+        learn=plan_of(phase).with_learners(*learners),
+    )
 
 
 def _by_learner(part: Part, learners: Iterable[str], models: frozenset[str]) -> Part:

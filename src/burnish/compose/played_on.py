@@ -191,16 +191,16 @@ def playing_on(rollout: Rollout, playing: Playing, opened: PlayedOn, draw: Calla
         """The groups that are done on any rank, in the order of one process; notes gets what all ranks noted."""
         finished = [[*_place(group), [group_to_record(seat) for seat in seats]] for group, seats in done]
         mine = {_place(group): seats for group, seats in done}
-        found: dict[tuple[int, ...], list[Group]] = {}
+        by_place: dict[tuple[int, ...], list[Group]] = {}
         opened.elsewhere = []
-        told = {"done": finished, "open": opened.records(), "notes": own.state_dict()}
+        told: dict[str, Any] = {"done": finished, "open": opened.records(), "notes": own.state_dict()}
         for rank, (head, _) in enumerate(ranks.gather_values(told)):
             notes.absorb(head["notes"])
             opened.elsewhere += head["open"] if rank != ranks.rank else []
             for *place, seats in head["done"]:
                 at = tuple(place)
-                found[at] = mine[at] if rank == ranks.rank else [group_from_record(seat) for seat in seats]
-        return [seat for at in sorted(found) for seat in found[at]]
+                by_place[at] = mine[at] if rank == ranks.rank else [group_from_record(seat) for seat in seats]
+        return [seat for at in sorted(by_place) for seat in by_place[at]]
 
     return replace(rollout, name=f"{rollout.name}, some played on", call=call, state=(*rollout.state, opened))
 

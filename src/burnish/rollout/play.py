@@ -153,8 +153,8 @@ def replies_to(
     for who in dict.fromkeys(episode.player.who for episode in episodes):
         mine = [episode for episode in episodes if episode.player.who == who]
         starts = [(episode.task, tuple(episode.turns), episode.number()) for episode in mine]
-        mixed, how = blend if who == mine[0].who else None, {"tag": PLAY, "temperature": temperature}
-        said = continue_from(starts, who, step, author=mine[0].author, blend=mixed, **how)
+        mixed, author = blend if who == mine[0].who else None, mine[0].author
+        said = continue_from(starts, who, step, author=author, blend=mixed, tag=PLAY, temperature=temperature)
         found |= dict(zip(mine, said, strict=True))
     return [found[episode] for episode in episodes]
 
@@ -179,7 +179,7 @@ class Arriving:
         self.deadline = math.inf  # when `ends` is asked again, though nothing has happened
         self._answered: queue.SimpleQueue[Episode] = queue.SimpleQueue()
         self._thinking: dict[Episode, None] = {}
-        self._asked: dict[str, list[Reply]] = {}  # by model, those that nobody writes yet
+        self._asked: dict[str, list[Reply]] = {}  # by model, those whose writing has not begun
         self._writing = 0
         self._of: dict[Reply, Episode] = {}
         for episode in episodes:

@@ -244,17 +244,17 @@ def _within(config: Config, method: Method, base: Path, lora: Lora | None, loads
         )
     shapes, batch, start = asked(config, method, base)
     most = options.token_budget or max(busy(shape) for shape in shapes.values())
-    found = fitted(
+    sizes = fitted(
         shapes, method.models, lora, batch, replace(start, token_budget=most), read_memory(options.memory or "")
     )
-    cache = kv_bytes(shapes[method.product], batch, found.kv)
-    room = 1.05 * cache / GIB + 0.01 if found.kv is None else math.ceil(100 * cache / GIB) / 100
+    cache = kv_bytes(shapes[method.product], batch, sizes.kv)
+    room = 1.05 * cache / GIB + 0.01 if sizes.kv is None else math.ceil(100 * cache / GIB) / 100
     chosen = replace(
         options,
-        token_budget=found.token_budget,
-        checkpoint_activations=found.activations,
-        optimiser=found.optimiser,
-        master_weights=found.master_weights,
+        token_budget=sizes.token_budget,
+        checkpoint_activations=sizes.activations,
+        optimiser=sizes.optimiser,
+        master_weights=sizes.master_weights,
         kv_gib=options.kv_gib or (round(room, 2) if cache else None),
     )
     return replace(config, options=chosen)

@@ -17,6 +17,7 @@ import string
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from typing import Any
 
 from burnish.core.randomness import rng
 from burnish.core.task import Task, Verdict
@@ -157,7 +158,7 @@ class _Said:
 
     def __call__(self, split: str, task: Task) -> Task:
         if isinstance(task.prompt, str):
-            prompt: object = task.prompt.translate(self.table)
+            prompt: str | tuple[Mapping[str, Any], ...] = task.prompt.translate(self.table)
         else:
             prompt = tuple({**message, "content": self._said(message["content"])} for message in task.prompt)
         texts = {which: str(task.given[which]).translate(self.table) for which in ("demo", "mistake")}
