@@ -18,7 +18,7 @@ def parts_of(method: object) -> list[str]:
 
 
 def test_the_order_is_the_one_that_is_printed() -> None:
-    assert [what for what, _ in PASSES] == [
+    assert [one.what for one in PASSES] == [
         "episodes in place of replies",
         "an opponent at the other seats",
         "prompts by a curriculum",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from rich.table import Table
 
@@ -28,7 +28,7 @@ class ArenaOptions:
     """Who judges: a model, or endpoint(https://HOST/v1, NAME)."""
     tasks: Annotated[int, Option(at_least=2)] = 100
     """Number of held-out rows."""
-    words: Annotated[str, Option(choices=("full", "brief"))] = "full"
+    words: Literal["full", "brief"] = "full"
     """How much a question to the judge says; brief is for small models."""
     columns: str | None = None
     """Columns of a dataset that have unusual names: prompt=text."""

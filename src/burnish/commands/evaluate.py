@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -71,9 +71,9 @@ class EvalOptions:
     the model's context, 256 where they have none, and 64 for the tasks in the box."""
     max_length: Annotated[int | None, Option(at_least=1)] = None
     """The longest row, in tokens; by default the model's context."""
-    on_long: Annotated[str, Option(choices=("drop", "truncate", "stop"))] = "drop"
+    on_long: Literal["drop", "truncate", "stop"] = "drop"
     """What to do with longer rows: drop, truncate or stop."""
-    train_on: Annotated[str, Option(choices=("all", "last", "everything"))] = "all"
+    train_on: Literal["all", "last", "everything"] = "all"
     """Whose tokens the likelihood of a conversation counts: all replies, the last one, or everything."""
     reward: str | None = None
     """A reward function path/to/file.py:function, instead of the task's verifier."""

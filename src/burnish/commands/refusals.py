@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich.table import Table
 
@@ -33,7 +33,7 @@ class RefusalsOptions:
 
     task: str = ""
     """A dataset with prompts and replies."""
-    split: Annotated[str, Option(choices=("train", "heldout"))] = "train"
+    split: Literal["train", "heldout"] = "train"
     """Which rows: those for training, or the held-out ones."""
     tasks: Annotated[int | None, Option(at_least=1)] = None
     """Number of rows; by default all."""
@@ -43,7 +43,7 @@ class RefusalsOptions:
     """The categories of what cannot be done that it was trained with."""
     should_not: str = ",".join(SHOULD_NOT)
     """The categories of what should not be done that it was trained with."""
-    drop: Annotated[str, Option(choices=("any", "cannot", "should_not"))] = "any"
+    drop: Literal["any", "cannot", "should_not"] = "any"
     """Which refusals --out leaves out."""
     out: str | None = None
     """Write the rows without these refusals to this .jsonl file; it must not exist."""

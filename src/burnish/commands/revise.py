@@ -6,7 +6,7 @@ import json
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich.console import Console
 from rich.progress import Progress
@@ -42,9 +42,9 @@ class ReviseOptions:
     """Principles, one per line, or a file with them; by default five general ones."""
     rounds: Annotated[int, Option(at_least=1)] = 1
     """Rounds of critique and revision."""
-    format: Annotated[str, Option(choices=("completions", "pairs"))] = "completions"
+    format: Literal["completions", "pairs"] = "completions"
     """completions (for sft), or pairs of the last revision and the first reply (for dpo)."""
-    words: Annotated[str, Option(choices=("full", "brief"))] = "full"
+    words: Literal["full", "brief"] = "full"
     """How much a question says; brief is for small models."""
     lessons: bool = False
     """Write rows that teach the brief questions, from pairs of the task; nothing is sampled."""

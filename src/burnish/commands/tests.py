@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from burnish.config.flags import read
 from burnish.core.option import Option
@@ -35,7 +35,7 @@ class TestsOptions:
 
     out: str = ""
     """The JSONL file to write; it must not exist. Without it, only the measurements are printed."""
-    rule: Annotated[str, Option(choices=("hardtests", "acecoder"))] = "hardtests"
+    rule: Literal["hardtests", "acecoder"] = "hardtests"
     """How tests are made: hardtests or acecoder."""
     writer: str = ""
     """A model, or endpoint(URL, NAME), that first writes the tests: asserts for acecoder; inputs, generators, hacks and

@@ -39,8 +39,8 @@ def interpolated(asked: Asked, *, task: str, points: int = 5, tasks: int = 60) -
         for share in places:
             _place(model, ends, kept, share)
             for name, source in (("own", own), ("shifted", shifted)):
-                found = evaluate(asked.models, source, asked.settings, tasks=tasks, k=2, who=asked.who)
-                rates[name].append(sum(map(sum, found.correct)) / (2 * len(found.correct)))
+                evaluation = evaluate(asked.models, source, asked.settings, tasks=tasks, k=2, who=asked.who)
+                rates[name].append(sum(map(sum, evaluation.correct)) / (2 * len(evaluation.correct)))
         _place(model, ends, kept, 0.5)
         whole, alone = _sharpness(model, held_out_tasks(own, tasks), asked.settings.max_length or model.context)
     finally:

@@ -44,13 +44,13 @@ class Asked:
 def answers(asked: Asked, *, task: str, k: int = 8) -> Measures:
     """The accuracy on another task, pass@k and maj@k: `accuracy on add:4`, an item for each held-out task."""
     source = resolve_task(task)
-    found = evaluate(asked.models, source, asked.settings, tasks=asked.tasks, k=k, who=asked.who)
+    evaluation = evaluate(asked.models, source, asked.settings, tasks=asked.tasks, k=k, who=asked.who)
     measures: Measures = {}
     sizes = [2**i for i in range(k.bit_length()) if 2**i <= k]
     for size in sizes:
         name = "accuracy" if size == 1 else f"pass@{size}"
-        measures[f"{name} on {task}"] = tuple(pass_at_k(k, sum(row), size) for row in found.correct)
-    rows = list(zip(found.answers, found.correct, strict=True))
+        measures[f"{name} on {task}"] = tuple(pass_at_k(k, sum(row), size) for row in evaluation.correct)
+    rows = list(zip(evaluation.answers, evaluation.correct, strict=True))
     measures[f"maj@{k} on {task}"] = tuple(majority_at_k(texts, right, k) for texts, right in rows)
     return measures
 
