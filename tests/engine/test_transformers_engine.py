@@ -98,3 +98,13 @@ def test_a_mixture_with_a_model_that_the_engine_does_not_know(tmp_path: Path, sm
         with torch.no_grad():
             ours, theirs = (m.outputs([whole], [mask], {"logp"})["logp"].exp() for m in (policy, bloom))
         assert torch.allclose(sample.logp.exp(), 0.7 * ours + 0.3 * theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("engines", ["cache"], indirect=True)
+def test_a_configuration_without_a_cache_changes_nothing(engines: tuple[LocalEngine, TransformersEngine]) -> None:
+    """`use_cache: false` in a config.json, as training with activation checkpoints leaves it: the call decides."""
+    local, slow = engines
+    requests = [Request(prompt(6, 0), 7, 12), Request(prompt(3, 1), 8, 12)]
+    wanted = local.generate(requests)
+    slow.runner.module.config.use_cache = False
+    same(slow.generate(requests), wanted)

@@ -94,3 +94,21 @@ def test_wrong_words_are_refused_in_a_sentence(tmp_path: Path, capsys: pytest.Ca
         assert main(["overoptimise", *words]) == 2
         error = capsys.readouterr().err
         assert message in error and "Traceback" not in error and error.count("\n") <= 2, error
+
+
+def test_the_page_says_what_the_raw_file_says() -> None:
+    """Start, highest gold reward and end of both runs, and the points of the text."""
+    root = Path(__file__).parents[2]
+    page = " ".join((root / "docs" / "reward-models.md").read_text().split())
+    for name, found in json.loads((root / "benchmarks" / "results" / "overoptimised.json").read_text()).items():
+        curve = [Point(one["step"], *(Interval(**one[x]) for x in ("kl", "proxy", "gold"))) for one in found["points"]]
+        best, last = turning(curve), curve[-1]
+        assert best.step == found["best_step"] and len(curve) == 13
+        row = f"| {found['reward_model_accuracy']['mean']:.1%} | {curve[0].gold.mean:.3f} | {best.gold.mean:.3f} "
+        row += f"(step {best.step}, KL {best.kl.mean:.2f}) | {last.gold.mean:.3f} (KL {last.kl.mean:.2f}) |"
+        assert row in page, (name, row)
+        if name == "noisy":
+            assert f"from {best.proxy.mean:.3f} to {last.proxy.mean:.3f}, within" in page
+            fallen = f"falls by {best.gold.mean - last.gold.mean:.3f}"
+            assert f"{fallen}, from [{best.gold.low:.3f}, {best.gold.high:.3f}]" in page
+            assert f"to [{last.gold.low:.3f}, {last.gold.high:.3f}]: at" in page

@@ -7,7 +7,6 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import cast
 
 from burnish import draw
 from burnish.method import Method, Role
@@ -41,7 +40,7 @@ def variant(base: Recipe) -> Callable[[Callable[..., Arguments]], Recipe]:
             signature.bind(task, **options)  # a TypeError for what the variant sets itself
             mine = {name: options.pop(name) for name in own if name in options}
             arguments = dict(function(**mine))
-            models = cast(Mapping[str, Role], arguments.pop("models", {}))
+            models = typing.cast("Mapping[str, Role]", arguments.pop("models", {}))
             built = plain(task, **{**options, **arguments})
             return replace(built, models={**built.models, **models}) if models else built
 

@@ -57,6 +57,7 @@ CREATE VIEW trace_text AS
   FROM traces JOIN groups ON groups.id = traces.group_id;
 """
 TABLE_NAMES = {"info", "metrics", "timings", "memory", "groups", "traces", "tokens", "vocabulary", "events", "orders"}
+DRAWN = 1 << 20  # in the table of pictures: the place of what the first trace of a group drew, the others behind it
 # Tables of runs that sample in other processes (on Ray), and of pictures; they are added to older stores when these are
 # opened to write.
 LEDGER = (
@@ -142,7 +143,7 @@ def connect_to_read(path: Path, *, brief: bool = False) -> sqlite3.Connection:
     opened as immutable too, and SQLite creates no -wal and -shm files.
     """
     refuse_odd(path)
-    address = path.resolve().as_uri()
+    address = path.absolute().as_uri()
     immutable = brief and not os.path.lexists(f"{path}-wal")
     try:
         try:

@@ -56,13 +56,28 @@ def summary(entries: Sequence[Entry], picture: str) -> str:
             lines.append(
                 f"| {f'{link}{kind}' if not place else ''} | {one.claim.text} | {effect} | **{one.verdict}** |"
             )
-    parts = ["# Studies", INTRODUCTION, line, "\n".join(lines) if ran else ""]
+    parts = ["# Studies", INTRODUCTION, line, "\n".join(lines) if ran else "", *_carried(ran)]
     if picture:
         parts[3:3] = [f"![All claims in one plot]({picture})", READ]
     unrun = [entry.study.name for entry in entries if entry.raw is None]
     if unrun:
         parts += ["## Not yet run", "\n".join(f"- [{name}]({name}.md)" for name in unrun)]
     return "\n\n".join(wrapped(part) for part in parts if part) + "\n"
+
+
+def _carried(entries: Sequence[Entry]) -> list[str]:
+    """Which claims carry over to the small models here, and which do not, each with its study."""
+    heads = {HOLDS: "## What carries over", FAILS: "## What does not", SCALE: "## What these models cannot show"}
+    parts = []
+    for verdict, head in heads.items():
+        found = [
+            f"- {one.claim.text} ([{entry.study.name}]({entry.study.name}.md))"
+            for entry in entries
+            for one in entry.verdicts
+            if one.verdict == verdict
+        ]
+        parts += [head, "\n".join(wrapped(line) for line in found)] if found else []
+    return parts
 
 
 def forest(entries: Sequence[Entry]) -> str:
