@@ -283,7 +283,7 @@ def credited(
 ) -> Iterator[tuple[Phase, list[Group], Step]]:
     """The groups that each phase with terms would learn from, its stages passed up to credit."""
     for phase in method.phases:
-        now = Step(Clock(step, 10), models, settings)
+        now = Step(Clock(step, 10), models, settings, product=method.product)
         groups = run_phase(replace(phase, learn=Learn()), now, {}, [])
         if phase.learn.terms:
             write_claims(groups, phase.learn.terms)

@@ -44,7 +44,7 @@ def apart(method: Method, models: Models) -> Iterator[tuple[Phase, list[Group], 
 
 
 def replace_settings(step: Step, settings: Settings) -> Step:
-    return Step(step.clock, step.models, settings)
+    return Step(step.clock, step.models, settings, product=step.product)
 
 
 def assert_same(a: Tensor, b: Tensor, what: str) -> None:

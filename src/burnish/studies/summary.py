@@ -70,13 +70,13 @@ def _carried(entries: Sequence[Entry]) -> list[str]:
     heads = {HOLDS: "## What carries over", FAILS: "## What does not", SCALE: "## What these models cannot show"}
     parts = []
     for verdict, head in heads.items():
-        found = [
+        stated = [
             f"- {one.claim.text} ([{entry.study.name}]({entry.study.name}.md))"
             for entry in entries
             for one in entry.verdicts
             if one.verdict == verdict
         ]
-        parts += [head, "\n".join(wrapped(line) for line in found)] if found else []
+        parts += [head, "\n".join(wrapped(line) for line in stated)] if stated else []
     return parts
 
 
