@@ -25,7 +25,6 @@ def regress_group(tau: float) -> learn.Term:
 
     def loss(live: learn.Live) -> Tensor:
         ratio, advantage = row_sum(live, live.logp - live.old), row_mean(live, live.adv).to(live.logp.dtype)
-        live.note("log_ratio", ratio)
         groups = int(live.group.max()) + 1 if len(live.group) else 0
         losses = []
         for group in range(groups):
