@@ -30,7 +30,6 @@ from burnish.core.types import Clock, Group
 from burnish.methods.table import find
 from burnish.models.build import build
 from burnish.models.known_models import TINY
-from burnish.rollout.starts import Reply
 from burnish.tasks.environment import EnvSource
 
 plays = importlib.import_module("burnish.rollout.play")  # the package has a function of that name
@@ -41,11 +40,9 @@ STEPS = 5  # of an episode
 class Rounds(plays.Arriving):  # type: ignore[name-defined, misc]
     """All environments answer before any episode goes on."""
 
-    def take(self, wait: bool) -> list[Reply]:
-        found: list[Reply] = []
+    def hear(self, wait: bool) -> None:
         while wait and self._thinking:
-            found += super().take(wait=True)
-        return found
+            super().hear(wait=True)
 
 
 class Slow:

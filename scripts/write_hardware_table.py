@@ -82,6 +82,17 @@ METHODS = {
 _PEAK = re.compile(r"predicted\s+([0-9.]+) GiB")
 
 
+def described(config: dict[str, object]) -> dict[str, object]:
+    """The config.json of a model."""
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "max_position_embeddings": 8192,
+        "rms_norm_eps": 1e-5,
+        "hidden_act": "silu",
+        **config,
+    }
+
+
 def peak(folder: Path, words: str) -> float:
     """GiB that the plan of a run predicts."""
     method, *flags = words.split()
@@ -99,14 +110,7 @@ def main() -> None:
     for name, config in MODELS.items():
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place)
-            described = {
-                "architectures": ["LlamaForCausalLM"],
-                "max_position_embeddings": 8192,
-                "rms_norm_eps": 1e-5,
-                "hidden_act": "silu",
-                **config,
-            }
-            (folder / "config.json").write_text(json.dumps(described))
+            (folder / "config.json").write_text(json.dumps(described(config)))
             rows.append(f"| {name} | " + " | ".join(f"{peak(folder, words):.1f}" for words in METHODS.values()) + " |")
     head = f"| GiB | {' | '.join(METHODS)} |\n|---|{'--:|' * len(METHODS)}"
     text = OUT.read_text() if OUT.is_file() else "<!-- table -->\n<!-- end -->\n"

@@ -4,7 +4,8 @@ that `burnish papers` shows.
     python scripts/write_studies.py                                write the pages anew
     python scripts/write_studies.py --merge build/studies          take over results of scripts/run_studies.py first
 
-Raw results are kept in benchmarks/results/studies/NAME.json. A full study replaces a quick one.
+Raw results are kept in benchmarks/results/studies/NAME.json. A full study replaces a quick one. Of a full study whose
+time ran out, the seeds that all arms have are kept, if they are enough; its page says how many of how many they are.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ import argparse
 import json
 from pathlib import Path
 
-from burnish.papers import studies as catalogued
-from burnish.studies.catalogue import STATES, waiting
+from burnish.studies.catalogue import STATES
 from burnish.studies.claim_file import names, read_study
 from burnish.studies.plan import Plan
 from burnish.studies.results import compact, read_raw
@@ -23,6 +23,7 @@ from burnish.studies.study import Study
 from burnish.studies.summary import Entry
 from burnish.studies.verdicts import Verdict, judge
 
+ENOUGH = 4  # seeds of a full study whose time ran out
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "studies"
 PAGES = ROOT / "docs" / "studies"
@@ -37,33 +38,36 @@ def main() -> None:
         for study in studies:
             merge(study, folder)
     entries = [entry(study) for study in studies]
-    missing = {paper.id: f"it needs {waiting(paper.id)}" for paper in catalogued.ALL if paper.id not in names()}
-    write_pages(entries, missing, PAGES)
+    write_pages(entries, PAGES)
     states = {one.study.name: state(one) for one in entries if one.raw is not None}
     STATES.write_text(json.dumps(states, indent=1) + "\n")
     print(f"{len(states)} studies with results of {len(entries)} claim files, in {PAGES}")
 
 
 def merge(study: Study, folder: Path) -> None:
-    """Take over the results of a study: the full ones where all runs are done, else the quick ones."""
+    """Take over the results of a study: the full ones where all runs of enough seeds are done, else the quick ones."""
     curves = "fall" in str(study.claims)
     target = RESULTS / f"{study.name}.json"
     for name, full in ((study.name, True), (f"{study.name}-quick", False)):
         file = folder / name / "results.json"
         known = read_raw(target, study.full) if target.is_file() else None
-        if not file.is_file() or not complete(study, file, quick=not full):
+        if not file.is_file():
             continue
-        if known is None or full or known.quick:
-            compact(file, target, curves=curves)
+        seeds = whole_seeds(study, file, quick=not full)
+        if seeds < (min(ENOUGH, study.full.seeds) if full else study.quick.seeds):
+            continue
+        if known is None or known.quick or (full and seeds >= known.seeds):
+            compact(file, target, curves=curves, seeds=seeds)
             return
 
 
-def complete(study: Study, file: Path, *, quick: bool) -> bool:
-    """Whether every arm of the design has all its runs."""
+def whole_seeds(study: Study, file: Path, *, quick: bool) -> int:
+    """How many of the first seeds every arm of the design has on every task."""
     plan = Plan(study, study.design(quick), file.parent)
     rows = read_raw(file, study.full).runs.rows
-    wanted = [(arm.name, task) for arm in plan.arms for task in plan.design.on]
-    return all(len(rows.get(arm, {}).get(task, ())) >= plan.design.seeds for arm, task in wanted)
+    have = [{row.seed for row in rows.get(arm.name, {}).get(task, ())} for arm in plan.arms for task in plan.design.on]
+    common = set.intersection(*have)
+    return next(seed for seed in range(len(common) + 1) if seed not in common)
 
 
 def entry(study: Study) -> Entry:

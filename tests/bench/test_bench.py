@@ -11,6 +11,7 @@ import torch
 from small_benches import write_benches
 
 from burnish.bench.choices import ARC, MMLU, TRUTHFULQA
+from burnish.bench.harness import _request
 from burnish.bench.kinds import Choices, Replies
 from burnish.bench.likelihood import likelihoods, pair_of
 from burnish.bench.replies import GSM8K, HUMANEVAL, IFEVAL, MATH500, MBPP
@@ -198,6 +199,18 @@ def test_mistakes_are_one_sentence(words: list[str], said: str, capsys: pytest.C
 
 def test_names_may_be_of_the_harness() -> None:
     assert named("gsm8k, lm-eval:arc_easy") == ["gsm8k", "lm-eval:arc_easy"]
+
+
+def test_a_request_of_the_harness_keeps_its_settings(tiny: Model) -> None:
+    """Sampling settings count where it samples; the prompt loses its beginning where the reply needs the room."""
+    how = {"until": "\n", "max_gen_toks": 7, "do_sample": True, "temperature": 0.5, "top_p": 0.3}
+    request, stop = _request(tiny, 3, "12+4=", how)
+    assert (request.max_new, request.temperature, request.top_p) == (7, 0.5, 0.3)
+    assert stop == request.stop == ("\n",)
+    request, _ = _request(tiny, 3, "12+4=", {**how, "do_sample": False, "until": ["a", "b"]})
+    assert request.temperature == 0.0 and request.stop == ("a", "b")
+    long, _ = _request(tiny, 3, "1" * 5 * tiny.context, {"max_gen_toks": 5})
+    assert len(long.prompt) == tiny.context - 5 and long.top_p == 1.0
 
 
 @pytest.mark.extras

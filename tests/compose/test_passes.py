@@ -18,7 +18,7 @@ def parts_of(method: object) -> list[str]:
 
 
 def test_the_order_is_the_one_that_is_printed() -> None:
-    assert [what for what, _ in PASSES] == [
+    assert [one.what for one in PASSES] == [
         "episodes in place of replies",
         "an opponent at the other seats",
         "prompts by a curriculum",
@@ -26,6 +26,7 @@ def test_the_order_is_the_one_that_is_printed() -> None:
         "rewards and shapes",
         "a preference oracle",
         "no model that nothing reads",
+        "models of their own for other seats",
         "episodes that outlive a step",
         "replies in chunks",
     ]

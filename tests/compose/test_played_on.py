@@ -14,6 +14,7 @@ from conftest import SMALL, build_cast
 
 from burnish.compose.passes import Additions, composed
 from burnish.compose.played_on import PlayedOn, waiting_in
+from burnish.compose.seats import read_opponent
 from burnish.core.method import Method
 from burnish.core.state import State
 from burnish.core.step import Settings, Step
@@ -23,6 +24,7 @@ from burnish.models.build import Models
 from burnish.models.known_models import TINY
 from burnish.tasks.environment import EnvSource
 from burnish.tasks.table import source
+from burnish.tasks.task_set import with_opponent
 
 STEPS = 6
 LATE = 0.06  # seconds of a step of a slow episode
@@ -180,6 +182,30 @@ def test_a_deadline_ends_a_step_and_the_episodes_go_on() -> None:
     assert time.monotonic() - begun < 1.2 and lengths(early).keys() <= {1}
     late = one_step(method, models, settings, 1, 2)
     assert len(early) + len(late) == 8 and 4 in lengths(late)
+
+
+def test_episodes_of_two_models_wait_as_those_of_one_do() -> None:
+    """With an opponent, too: all are learned from once, and weights that do not move give the same episodes."""
+
+    class Turns(Prompt):
+        seats = ("left", "right")
+
+        def seat(self) -> str:
+            return self.seats[self.turn % 2]
+
+    def played(chunk: int | None) -> tuple[dict[str, list[list[int]]], int]:
+        who = read_opponent("start")
+        tasks = with_opponent(EnvSource(Turns, "talk"), who.train, who.heldout)
+        method = composed(find("grpo").build(tasks, n=2), Additions("grpo", tasks, who, chunk=chunk))
+        models = build_cast(method, TINY)
+        found = [
+            one_step(method, models, replace(SMALL, prompts=4, max_new_tokens=4, chunk=chunk), i, 3) for i in range(3)
+        ]
+        said = {g.task.key: [t.tokens.tolist() for x in g.traces for t in x.turns] for some in found for g in some}
+        return said, len(found[0])
+
+    whole, parts = played(None), played(4)
+    assert whole[0] == parts[0] and len(whole[0]) == 12 and parts[1] < 4 == whole[1]
 
 
 def test_what_cannot_wait_is_refused_in_a_sentence() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 
+import burnish.commands
 from burnish.cli import main
-from burnish.config.flags import read, split
+from burnish.config.flags import flags_of, read, split
 from burnish.config.options import configure
 from burnish.config.values import coerce, truth
 from burnish.core.option import Option
@@ -173,3 +177,35 @@ def test_a_flag_answers_to_its_earlier_name() -> None:
     for name in ("--tasks", "--count", "--rows"):
         found = read(Rows, "pairs", [name, "5"])
         assert found is not None and found[1].tasks == 5
+
+
+def test_one_flag_counts_rows_in_all_commands() -> None:
+    """Every command that reads rows has --tasks, says "Number of ... rows", and has no other flag that says so."""
+    kinds = {}
+    for file in sorted(Path(burnish.commands.__file__).parent.glob("*.py")):
+        module = importlib.import_module(f"burnish.commands.{file.stem}")
+        kinds |= {
+            one.__name__: one
+            for one in vars(module).values()
+            if getattr(one, "__module__", "") == module.__name__
+            and dataclasses.is_dataclass(one)
+            and (one.__doc__ or "").startswith("burnish ")
+        }
+    counted = {
+        name: [
+            flag.name
+            for flag in flags_of(kind)
+            if re.match(r"(The )?number of (\S+ )?(rows|prompts|tasks)", flag.help, re.I)
+        ]
+        for name, kind in kinds.items()
+    }
+    having = {name: flags for name, flags in counted.items() if flags}
+    assert len(having) >= 12 and set(map(tuple, having.values())) == {("tasks",)}, having
+    for name in having:
+        (flag,) = (one for one in flags_of(kinds[name]) if one.name == "tasks")
+        assert re.match("Number of (held-out )?rows", flag.help), (name, flag.help)
+
+
+def test_other_words_for_the_number_of_rows_name_the_flag() -> None:
+    with pytest.raises(ValueError, match="there is no --limit; in burnish: --tasks"):
+        read(Rows, "pairs", ["--limit", "5"])

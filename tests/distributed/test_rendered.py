@@ -138,3 +138,11 @@ def test_a_dry_run_prints_and_writes_nothing(
     made = capsys.readouterr().out
     assert made.startswith("#!/bin/bash") and "gpus-per-node" not in made and not list(tmp_path.iterdir())
     checked(made, tmp_path)
+
+
+def test_help_of_the_command_is_asked_for_at_its_front(capsys: pytest.CaptureFixture[str]) -> None:
+    """What stands behind belongs to `burnish train`."""
+    for words in ([], ["help"], ["--help"], ["ssh", "--help"]):
+        assert main(["launch", *words]) == 0 and "launch node" in capsys.readouterr().out
+    assert main(["launch", "ssh", "grpo", "--help"]) == 2
+    assert "needs the machines: --hosts" in capsys.readouterr().err

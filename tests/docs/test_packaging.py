@@ -65,6 +65,14 @@ def test_a_dockerfile_is_sound(file: Path) -> None:
     assert extras <= set(PROJECT["optional-dependencies"])
 
 
+def test_the_image_for_cpus_has_no_cuda() -> None:
+    """PyPI's torch for Linux brings several gigabytes of CUDA; that of PyTorch's index for CPUs is taken first."""
+    (text,) = [text for name, text in instructions(ROOT / "docker" / "Dockerfile.cpu") if "pip install" in text]
+    first, *others = text.split("&&")
+    assert "--index-url https://download.pytorch.org/whl/cpu torch" in first
+    assert others and "--index-url" not in " ".join(others), "all else comes from PyPI"
+
+
 def test_the_development_container_names_a_target_that_exists() -> None:
     told = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
     target = told["postCreateCommand"].removeprefix("make ").replace(".venv/", "$(VENV)/")

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -377,3 +378,13 @@ def test_plot_draws_a_rising_line() -> None:
     points = [(x, x / 3) for x in range(4)]
     assert plot(points, end=4, width=2, height=1, low=0, high=1) == ["⡠⠊"]
     assert plot([], end=4, width=2, height=1, low=0, high=1) == ["⠀⠀"]
+
+
+def test_warnings_of_libraries_are_hidden_from_the_command_line_alone() -> None:
+    """Not from a program that calls main, nor from one that asked Python for warnings, nor with --debug."""
+    before = list(warnings.filters)
+    assert main(["--version"]) == 0 and warnings.filters == before
+    shown = "import warnings, burnish.cli as c; c.main(); print('ignore' in [w[0] for w in warnings.filters[:1]])"
+    for more, words, hidden in (([], [], True), ([], ["--debug"], False), (["-W", "always"], [], False)):
+        call = [sys.executable, *more, "-c", shown, "--version", *words]
+        assert subprocess.run(call, capture_output=True, text=True, check=True).stdout.split()[-1] == str(hidden)

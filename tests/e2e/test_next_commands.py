@@ -61,6 +61,7 @@ def data(kind: str, path: Path) -> str:
         ("reward_model", "pairs", ("--lora", "2", "--lora-alpha", "4", "--tools", "tool.py:look")),
         ("process_reward_model", "steps", ()),
         ("genarm_rm", "pairs", ()),
+        ("grpo", "prompts", ("--n", "2", "--reward", "rm(judge/model)")),
         ("ppo", "prompts", ("--n", "2", "--reward", "COIN")),
         ("luffy", "demonstrations", ("--n", "2", "--reward", "COIN")),
         ("gkd", "demonstrations", ("--teacher", "tiny")),
@@ -74,6 +75,10 @@ def test_next_commands_work(
     (tmp_path / "tool.py").write_text(TOOL)
     if "small" in more:  # another model than the default, without a template of its own
         (make_model(tmp_path / "small") / "chat_template.jinja").rename("own.jinja")
+    if "rm(judge/model)" in more:
+        pairs = ["--task", data("pairs", tmp_path), "--steps", "1", "--eval-tasks", "0", "--quiet"]
+        assert main(["train", "reward_model", *pairs, "--device", "cpu", "--out", "judge"]) == 0
+        capsys.readouterr()
     words = [word.replace("COIN", "coin.py:coin") for word in more]
     task = data(kind, tmp_path)
     assert main(["train", method, "--task", task, *words, *QUICK, "--out", "run"]) == 0
@@ -81,6 +86,8 @@ def test_next_commands_work(
     commands = [shlex.split(line.removeprefix("next:")) for line in printed.splitlines() if line.startswith("next:")]
     measured = [command for command in commands if command[1] == "eval"]
     assert measured or method == "process_reward_model", printed
+    if "rm(judge/model)" in more:
+        assert measured[0][measured[0].index("--reward-model") + 1] == "judge/model"
     if "small" in more:
         (trained,) = [command for command in commands if "--reward-model" in command]
         assert trained[trained.index("--model") + 1] == "small" and "--chat-template" in trained

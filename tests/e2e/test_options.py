@@ -237,7 +237,7 @@ ELSEWHERE = {  # options whose proof stands in another file, because it needs wh
     "models/test_compact_adamw.py": {"optimiser", "master_weights"},
     "run/test_memory_plan.py": {"memory"},
     "forward/test_nf4.py": {"quantization"},
-    "e2e/test_seat_runs.py": {"opponent"},
+    "e2e/test_seat_runs.py": {"opponent", "seat"},
     "distributed/test_ray_units.py": {"unit"},
     "e2e/test_vllm.py": {"vllm_python"},
     "e2e/test_watching.py": {"log"},

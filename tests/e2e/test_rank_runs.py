@@ -15,6 +15,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from guards import guards
+from runs import halted_after
 from safetensors.torch import load_file
 
 from burnish.checkpoint.checkpoint import OPTIMISER
@@ -34,6 +35,8 @@ pytestmark = [
         "core/sharded_pass.py",
         "distributed",
         "core/loop.py",
+        "run/pipeline.py",
+        "engine/subprocess",
     ),
 ]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="states are read from /proc")
@@ -107,6 +110,38 @@ def test_a_stopped_run_of_two_ranks_resumes_bit_for_bit(shared: Path, small_mode
     said = ended(resumed)
     assert resumed.returncode == 0, said
     assert not differences(shared, out)
+
+
+@pytest.mark.slow
+def test_ranks_sample_ahead_of_learning(small_model: Path, tmp_path: Path) -> None:
+    """--lag: two ranks are one process up to rounding, and a run that stopped anywhere resumes bit for bit."""
+    runs = {name: tmp_path / name for name in ("alone", "two")}
+    for name, ranks in (("alone", ()), ("two", ("--ranks", "2", "--keep", "9"))):
+        process = started(words_for(small_model, runs[name], "--lag", "2", "--save-every", "1", *ranks))
+        said = ended(process)
+        assert process.returncode == 0, said
+    for now, then in zip(metrics(runs["two"]), metrics(runs["alone"]), strict=True):
+        for key in ("reward", "length", "pg/loss", "grad_norm"):
+            assert now[key] == pytest.approx(then[key], rel=1e-3, abs=1e-5), key
+    resumed = started(["--resume", str(halted_after(2, runs["two"], tmp_path / "halted"))])
+    said = ended(resumed)
+    assert resumed.returncode == 0, said
+    assert not differences(runs["two"], tmp_path / "halted")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lag", ["0", "1"])
+def test_each_rank_has_an_engine_of_its_own(lag: str, shared: Path, small_model: Path, tmp_path: Path) -> None:
+    """--engine process: the same replies as in the ranks themselves, and the proof of every publish."""
+    words = words_for(small_model, tmp_path / "apart", "--ranks", "2", "--engine", "process", "--lag", lag)
+    process = started(words)
+    said = ended(process)
+    assert process.returncode == 0, said
+    rows = metrics(tmp_path / "apart")
+    assert all(row["mismatch/probe"] < 1e-4 for row in rows)
+    if lag == "0":
+        assert [row["reward"] for row in rows] == [row["reward"] for row in metrics(shared)]
+    assert not left_by(str(tmp_path))
 
 
 def test_moments_divided_among_ranks_move_the_same_weights(shared: Path, small_model: Path, tmp_path: Path) -> None:
@@ -329,7 +364,7 @@ def test_a_rank_whose_own_code_takes_its_time_ends_no_run(small_model: Path, tmp
 
 
 def test_what_several_ranks_cannot_do_is_one_sentence(small_model: Path, tmp_path: Path) -> None:
-    process = started(words_for(small_model, tmp_path / "no", "--ranks", "2", "--lag", "1"))
+    process = started(words_for(small_model, tmp_path / "no", "--ranks", "2", "--on", "ray"))
     said = ended(process)
     assert process.returncode == 2 and said.count("does not work with several --ranks") == 1, said
     assert not (tmp_path / "no").exists()

@@ -43,3 +43,22 @@ def test_sft_trains_on_the_episodes_of_experts(small_model: Path, tmp_path: Path
 def test_a_method_without_episodes_has_no_seat(small_model: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="sft plays no episodes, so --opponent has no seat"):
         burnish.train("sft", model=small_model, task="nim", opponent="start", out=str(tmp_path / "run"), steps=1)
+
+
+def test_a_seat_with_adapters_of_its_own_is_saved_resumed_and_evaluated(
+    small_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = {"model": small_model, "task": "nim:1", "opponent": "own", "lora": 4, "lr": 1e-2, **SMALL}
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    burnish.train("grpo", out=str(whole), **{**common, "steps": 3})
+    burnish.train("grpo", out=str(parts), **common)
+    burnish.resume(parts, steps=3)
+    for place in ("model", "seats/opponent"):
+        file = f"{place}/adapter_model.safetensors"
+        assert (whole / file).read_bytes() == (parts / file).read_bytes()
+    capsys.readouterr()
+    seat = ["--task", "nim:1", "--seat", "opponent", "--opponent", str(whole / "model")]
+    assert main(["eval", str(whole / "seats" / "opponent"), *seat, "--tasks", "3", "--k", "2", "--json"]) == 0
+    assert 0 <= json.loads(capsys.readouterr().out)["greedy"]["mean"] <= 1
+    assert main(["eval", str(whole / "model"), "--task", "nim:1", "--opponent", "own", "--tasks", "3"]) == 2
+    assert "is for training; name a model" in capsys.readouterr().err

@@ -19,6 +19,7 @@ from burnish.core.step import Step
 from burnish.core.types import Clock, Group
 from burnish.engine.feed import Ahead
 from burnish.engine.local import Request, Sample
+from burnish.engine.protocol import GenerateOptions
 from burnish.engine.scheduler import PATIENCE
 from burnish.engine.transformers_engine import TransformersEngine
 from burnish.forward.accelerate import kernels
@@ -63,7 +64,7 @@ def test_a_sample_does_not_depend_on_when_its_request_arrives(policy, sizes: lis
     heard: dict[int, Sample] = {}
     used = policy.engine if engine == "local" else TransformersEngine(policy.engine.runner, policy.chat, policy.context)
     feed = Trickle(requests(), sizes)
-    found = used.generate([], on_sample=lambda i, sample: heard.update({i: sample}), feed=feed)
+    found = used.generate([], GenerateOptions(on_sample=lambda i, sample: heard.update({i: sample}), feed=feed))
     assert len(found) == 20 and sorted(heard) == list(range(20)) and feed.waited and not feed.left
     for i, (one, other) in enumerate(zip(found, alone, strict=True)):
         assert one.tokens.tolist() == other.tokens.tolist() == heard[i].tokens.tolist(), i
@@ -96,7 +97,7 @@ def test_room_is_planned_for_twice_the_prompt_within_the_context() -> None:
 def test_a_meter_counts_what_arrives(policy) -> None:
     meter = Meter()
     counted = _CountedEngine(policy.engine, meter, 1)
-    samples = counted.generate([], feed=Trickle(requests(6), [2, 1]))
+    samples = counted.generate([], GenerateOptions(feed=Trickle(requests(6), [2, 1])))
     assert meter.spent.samples == 6 and meter.spent.sampled == sum(len(sample.tokens) for sample in samples)
 
 

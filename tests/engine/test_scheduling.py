@@ -14,6 +14,7 @@ from burnish.core.roles import roles
 from burnish.engine.batch import mates_among
 from burnish.engine.kv_cache import Plan, Pool, plan
 from burnish.engine.local import LocalEngine, Request, Sample
+from burnish.engine.protocol import GenerateOptions
 from burnish.models.build import build
 
 PROMPTS = [torch.randint(4, 200, (n,), generator=torch.Generator().manual_seed(n)) for n in (3, 70, 12, 90)]
@@ -115,7 +116,7 @@ def test_stop_strings_end_a_reply_and_are_kept(policy) -> None:
 def test_a_group_that_has_enough_ends(policy) -> None:
     """Two finished replies are enough: the other rows of the prompt end there, those of another prompt do not."""
     asked = [Request(PROMPTS[0], k, 3 if k < 2 else 60) for k in range(6)] + [Request(PROMPTS[2], 9, 40)]
-    found = policy.engine.generate(asked, stop_rule=lambda finished: len(finished) >= 2)
+    found = policy.engine.generate(asked, GenerateOptions(stop_rule=lambda finished: len(finished) >= 2))
     free = policy.generate(asked)
     assert [s.stopped for s in found[:2]] == [s.stopped for s in free[:2]]
     ended = [s for s in found[2:6] if s.stopped == "enough"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -44,15 +45,36 @@ def test_a_constant_is_made_once() -> None:
     assert constant(True, 2, torch.bool).tolist() == [True, True] and constant(1, 2, torch.long).dtype == torch.long
 
 
+@pytest.fixture
+def thawed() -> Iterator[None]:
+    """Nothing is frozen, as where a user calls burnish (conftest.py freezes what tests import)."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
+@pytest.mark.usefixtures("thawed")
 def test_what_a_run_keeps_is_searched_again_after_it() -> None:
-    before = gc.get_freeze_count()
     with pytest.raises(KeyError), gc_freezer() as freeze:
+        assert gc.get_freeze_count() == 0
         freeze()
-        assert gc.get_freeze_count() > before
+        assert gc.get_freeze_count() > 0
         raise KeyError
     assert gc.get_freeze_count() == 0
 
 
+@pytest.mark.usefixtures("thawed")
+def test_what_was_frozen_before_a_run_stays_frozen() -> None:
+    gc.freeze()
+    before = gc.get_freeze_count()
+    with gc_freezer() as freeze:
+        made = [[] for _ in range(100)]
+        freeze()
+        assert gc.get_freeze_count() <= before, f"{len(made)} lists of the run are not frozen"
+    assert gc.get_freeze_count() > 0
+
+
+@pytest.mark.usefixtures("thawed")
 def test_a_run_that_nobody_ends_is_ended_in_silence_when_python_exits(monkeypatch: pytest.MonkeyPatch) -> None:
     run = gc_freezer()
     run.__enter__()

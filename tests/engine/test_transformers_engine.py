@@ -12,6 +12,7 @@ from decoders import save_decoder
 from burnish.core.roles import frozen, trained
 from burnish.engine.local import LocalEngine, Request, Sample
 from burnish.engine.mixture import arithmetic
+from burnish.engine.protocol import GenerateOptions
 from burnish.engine.transformers_engine import TransformersEngine
 from burnish.forward.paths import Paths
 from burnish.forward.runner import runner_of
@@ -58,7 +59,7 @@ def test_requests_of_every_kind_give_the_engine_s_samples(
         *[Request(prompt(3, 3), 20 + i, 40, temperature=2.0) for i in range(8)],
     ]
     wanted, heard = local.generate(requests), {}
-    found = slow.generate(requests, on_sample=lambda i, sample: heard.update({i: sample}))
+    found = slow.generate(requests, GenerateOptions(on_sample=lambda i, sample: heard.update({i: sample})))
     same(found, wanted)
     same([heard[i] for i in range(len(requests))], wanted)
     assert {sample.stopped for sample in found} == {"stop", "length"} and len(found[0].tokens) < 30
@@ -71,7 +72,7 @@ def test_a_group_that_has_enough_ends(engines: tuple[LocalEngine, TransformersEn
     _, slow = engines
     requests = [Request(prompt(5, i % 2), i, 3 + 4 * (i // 2)) for i in range(6)]
     free = slow.generate(requests)
-    found = slow.generate(requests, stop_rule=lambda done: bool(torch.equal(done[0].tokens, free[0].tokens)))
+    found = slow.generate(requests, GenerateOptions(stop_rule=lambda done: torch.equal(done[0].tokens, free[0].tokens)))
     same([found[i] for i in (0, 1, 3, 5)], [free[i] for i in (0, 1, 3, 5)])
     for i in (2, 4):
         assert found[i].stopped == "enough" and torch.equal(found[i].tokens, free[i].tokens[: len(found[i].tokens)])
@@ -97,3 +98,13 @@ def test_a_mixture_with_a_model_that_the_engine_does_not_know(tmp_path: Path, sm
         with torch.no_grad():
             ours, theirs = (m.outputs([whole], [mask], {"logp"})["logp"].exp() for m in (policy, bloom))
         assert torch.allclose(sample.logp.exp(), 0.7 * ours + 0.3 * theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("engines", ["cache"], indirect=True)
+def test_a_configuration_without_a_cache_changes_nothing(engines: tuple[LocalEngine, TransformersEngine]) -> None:
+    """`use_cache: false` in a config.json, as training with activation checkpoints leaves it: the call decides."""
+    local, slow = engines
+    requests = [Request(prompt(6, 0), 7, 12), Request(prompt(3, 1), 8, 12)]
+    wanted = local.generate(requests)
+    slow.runner.module.config.use_cache = False
+    same(slow.generate(requests), wanted)

@@ -17,6 +17,7 @@ from burnish.core.roles import roles
 from burnish.core.step import Settings
 from burnish.engine.batch import RunningBatch
 from burnish.engine.local import Request
+from burnish.engine.protocol import GenerateOptions
 from burnish.forward.runner import runner_of
 from burnish.kernels.cpu import build as compiled
 from burnish.kernels.cpu import shared_decode
@@ -120,11 +121,11 @@ def test_other_models_and_early_ends_change_no_reply(policy: Model, length: int)
     wanted = policy.engine.generate(requests)
     same, wide = copy.deepcopy(policy.module), copy.deepcopy(policy.module).double()
     for found in (
-        policy.engine.generate(requests, [runner_of(same)], lambda logits: logits[1]),
-        policy.engine.generate(requests, [runner_of(wide)], lambda logits: logits[0]),
+        policy.engine.generate(requests, GenerateOptions([runner_of(same)], lambda logits: logits[1])),
+        policy.engine.generate(requests, GenerateOptions([runner_of(wide)], lambda logits: logits[0])),
     ):
         assert all(torch.equal(a.tokens, b.tokens) for a, b in zip(wanted, found, strict=True))
         assert all(torch.equal(a.logp, b.logp) for a, b in zip(wanted, found, strict=True))
-    some = policy.engine.generate(requests, stop_rule=lambda finished: len(finished) >= 3)
+    some = policy.engine.generate(requests, GenerateOptions(stop_rule=lambda finished: len(finished) >= 3))
     assert any(sample.stopped == "enough" for sample in some)
     assert all(torch.equal(a.tokens[: len(b.tokens)], b.tokens) for a, b in zip(wanted, some, strict=True))

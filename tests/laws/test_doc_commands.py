@@ -7,6 +7,7 @@ answers (`$ burnish ...`), the answer is compared.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
 import inspect
 import re
@@ -23,7 +24,7 @@ from burnish.cli import COMMANDS, main
 from burnish.commands import launch, plan, train
 from burnish.compare.plan import candidate
 from burnish.config import flags
-from burnish.config.options import Config, configure
+from burnish.config.options import Config, Options, configure
 from burnish.config.resumable import RESUMABLE
 from burnish.core.call_syntax import Call, bound, read_call, split_outside
 from burnish.methods.table import find
@@ -201,6 +202,15 @@ def test_a_command_answers_as_its_page_says(
     assert main(shlex.split(command)) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert said.startswith(answer[:-4]) if answer.endswith("...)") else said == answer
+
+
+def test_every_option_of_a_run_is_on_a_page() -> None:
+    """A page for people names it with its dashes; the pages of methods and those for developers do not count."""
+    pages = [page for page in (ROOT / "docs").rglob("*.md") if not {"methods", "dev"} & {*page.parts}]
+    text = "\n".join(page.read_text() for page in pages)
+    named = {word.replace("-", "_") for word in re.findall(r"--(?:no-)?([a-z][a-z0-9-]*)", text)}
+    missing = [field.name for field in dataclasses.fields(Options) if field.name not in named]
+    assert not missing, f"no page mentions {missing}"
 
 
 def test_wrong_commands_and_names_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

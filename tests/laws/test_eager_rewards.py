@@ -14,6 +14,7 @@ from runs import function, go
 
 from burnish.core.types import Task
 from burnish.core.types_json import group_to_record
+from burnish.engine.protocol import ALONE, GenerateOptions
 from burnish.methods.table import METHODS
 from burnish.reward_functions.timed import TimedReward
 from burnish.run.pipeline import loop_as_set
@@ -42,10 +43,10 @@ def run(model: Path, workers: int, name: str = "grpo", **settings: Any) -> tuple
     models = build_cast(method, model, told)
     generate, begin = models["policy"].engine.generate, paid.scoring.begin
 
-    def watched(*asked: Any) -> Any:
-        requests, others, mix, rule, heard, *feed = (*asked, None, None)[: max(5, len(asked))]
+    def watched(asked: Any, options: GenerateOptions = ALONE) -> Any:
+        heard = options.on_sample
         told_ = heard and (lambda *sample: (events.append("reply"), heard(*sample)))
-        return generate(requests, others, mix, rule, told_, *feed)
+        return generate(asked, replace(options, on_sample=told_))
 
     models["policy"].engine.generate = watched  # type: ignore[method-assign]
     paid.scoring.begin = lambda *asked: (events.append("judge"), begin(*asked))[1]  # type: ignore[method-assign]

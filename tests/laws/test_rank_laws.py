@@ -13,10 +13,12 @@ import pytest
 import torch
 import torch.distributed as dist
 from conftest import SMALL, build_cast, build_method, run_ranks
+from guards import guards
 
 from burnish.core.loop import loop
 from burnish.core.method import Method
 from burnish.methods.table import METHODS
+from burnish.run.pipeline import loop_as_set
 
 WORLD = 2
 PATIENCE = 240.0  # seconds for all methods of one batch
@@ -26,10 +28,15 @@ SETTINGS = replace(SMALL, token_budget=200)
 KINDS = ("sft", "dpo", "grpo", "ppo", "dapo", "archer", "arpo", "online_dpo", "aepo", "gigpo", "best_of_n", "remax")
 
 
-def outcome(method: Method, model: Path) -> dict[str, Any]:
+AHEAD = "grpo ahead"  # sampled two steps ahead of learning (--lag 2), in a thread of each rank
+
+
+def outcome(name: str, model: Path, teacher: Path) -> dict[str, Any]:
     """The metrics of a few steps, and what the weights have become."""
-    models = build_cast(method, model, SETTINGS)
-    found = [report.metrics for report in loop(method, models, SETTINGS, steps=STEPS)]
+    method, settings = build_method(name.split()[0], teacher), replace(SETTINGS, lag=2 if name == AHEAD else 0)
+    models = build_cast(method, model, settings)
+    steps = 2 * STEPS if settings.lag else STEPS
+    found = [report.metrics for report in loop_as_set(method, models, settings, steps=steps)]
     weights = {m.name: sum(float(p.detach().double().abs().sum()) for p in m.module.parameters()) for m in models}
     return {"metrics": found, "weights": weights}
 
@@ -56,7 +63,7 @@ def work(rank: int, names: list[str], model: Path, teacher: Path, folder: Path) 
     )
     for name in names:
         try:
-            made = outcome(build_method(name, teacher), model)
+            made = outcome(name, model, teacher)
         except ValueError as error:
             made = {"error": str(error)}
         (folder / f"{name}-{rank}.json").write_text(json.dumps(made))
@@ -68,7 +75,7 @@ def work(rank: int, names: list[str], model: Path, teacher: Path, folder: Path) 
 def together(names: list[str], model: Path, teacher: Path, folder: Path) -> None:
     """Run the methods on WORLD ranks. The models that they need are made before, not by all ranks at once."""
     for name in names:
-        build_method(name, teacher)
+        build_method(name.split()[0], teacher)
     run_ranks(work, (names, model, teacher, folder), WORLD, PATIENCE)
 
 
@@ -78,7 +85,7 @@ def compare(name: str, model: Path, teacher: Path, folder: Path) -> None:
     for other in shared[1:]:
         assert repr(other) == repr(shared[0]), "the ranks differ"
     try:
-        alone = json.loads(json.dumps(outcome(build_method(name, teacher), model)))
+        alone = json.loads(json.dumps(outcome(name, model, teacher)))
     except ValueError as error:
         assert shared[0] == {"error": str(error)}
         return
@@ -100,12 +107,14 @@ def _undecided(key: str, metrics: dict[str, float]) -> bool:
     return last in ("accuracy", "ties") and abs(metrics.get(f"{prefix}/margin", 1.0)) < 1e-4
 
 
+@guards("compose", "core", "credit", "distributed", "draw", "engine", "forward")
+@guards("learn", "models", "rollout", "score", "select")
 def test_two_ranks_run_as_one_process(small_model: Path, other_model: Path, tmp_path: Path) -> None:
-    """One method of each kind; and with --shard optimiser each parameter's moments are on one rank."""
+    """One method of each kind, also sampled ahead; with --shard optimiser each parameter's moments are on one rank."""
     if not dist.is_gloo_available():
         pytest.skip("this torch has no gloo")
-    together(list(KINDS), small_model, other_model, tmp_path)
-    for kind in KINDS:
+    together([*KINDS, AHEAD], small_model, other_model, tmp_path)
+    for kind in (*KINDS, AHEAD):
         compare(kind, small_model, other_model, tmp_path)
     held = [json.loads((tmp_path / f"moments-{rank}.json").read_text()) for rank in range(WORLD)]
     weights = dict(build_cast(build_method("grpo", other_model), small_model)["policy"].module.named_parameters())

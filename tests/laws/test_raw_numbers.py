@@ -19,7 +19,6 @@ WITHOUT: dict[str, int] = {
     "agent-rewards.md": 2,
     "agent-search.md": 2,
     "async.md": 1,
-    "curricula.md": 1,
     "decoding.md": 5,
     "environments.md": 1,
     "evolution.md": 1,

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from burnish.credit.reward import grade_of
 from burnish.learn.maths.preference import bradley_terry, dpo_logistic
 from burnish.learn.maths.reward import all_pairs
 from burnish.score import aggregate
@@ -126,6 +127,16 @@ def test_labels_and_margins_by_strength() -> None:
     assert margin.tolist() == [1.0, -0.2, 1.0, 3.0]
     flipped, _, margin = by_strength(t(0.2, 0.3), (0.25, 0.25, 1.0), 0.1, scale=0.0)
     assert flipped.tolist() == [False, False] and margin.tolist() == [0.0, 0.0]  # weak, but not negative
+
+
+def test_grades_are_those_of_llama_2() -> None:
+    """Table 27 of arXiv 2307.09288, the smaller margins: 1, 2/3, 1/3 and 0; an offset is added to each."""
+    words = ("significantly better", " Better", "slightly better", "negligibly better", "UNSURE", 0.25, 3)
+    wanted = (1.0, 2 / 3, 1 / 3, 0.0, 0.0, 0.25, 3.0)
+    assert [grade_of(word, "g") for word in words] == pytest.approx(wanted)
+    for wrong in ("much better", True, None, math.nan):
+        with pytest.raises(ValueError, match="column 'g' has the grade"):
+            grade_of(wrong, "g")
 
 
 def test_another_objective_is_a_margin() -> None:

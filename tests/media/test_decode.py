@@ -89,3 +89,9 @@ def test_the_rotation_that_a_camera_notes_is_applied() -> None:
     exif[0x0112] = 6  # turn by 90 degrees clockwise: the upper left corner becomes the upper right
     raw = _file(picture, "PNG", exif=exif)
     assert decoded(raw).size == (2, 4) and _pixel(raw, (1, 0)) == (255, 0, 0)
+
+
+def test_deep_values_beyond_sixteen_bits_are_white() -> None:
+    """Pillow's mode I has 32 bits: 65535 is 255, and so is all above it; below 0 it is black."""
+    deep = Image.fromarray(np.array([[0, 257, 65535, 70000, -5]], dtype=np.int32))
+    assert decode._rgb(deep).tobytes()[::3] == bytes([0, 1, 255, 255, 0])

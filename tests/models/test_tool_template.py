@@ -13,7 +13,7 @@ from burnish.models.known_models import resolve
 from burnish.models.load import load_chat
 from burnish.models.template import Style, Template, read_template
 from burnish.models.tool_template import with_tools
-from burnish.run.unseen_tools import unseen_tools
+from burnish.run.warnings import unseen_tools
 from burnish.tasks.data import Dataset
 
 CALL = {"type": "function", "function": {"name": "add", "arguments": {"a": 1, "b": ["x", 2]}}}

@@ -43,12 +43,24 @@ def shy(completions):
 
 def leaves(completions):
     raise SystemExit(Shy())
+
+class Leaving(Exception):
+    def __str__(self):
+        raise SystemExit(3)
+
+def leaving(completions):
+    raise Leaving
+
+def endless(completions):
+    raise ValueError("x" * 100000)
 """
 SAYS = {
     "huge": "returned 1000000000",
     "mute": "raised Mute: its message cannot be read: RuntimeError",
     "shy": "returned a Shy that cannot be printed at index 0",
     "leaves": "called sys.exit(a Shy that cannot be printed)",
+    "leaving": "raised Leaving: its message cannot be read: SystemExit",
+    "endless": "xxx ... (100,000 characters)",
 }
 
 
@@ -58,7 +70,7 @@ def test_a_reward_whose_values_cannot_be_written(name: str) -> None:
     exec(REWARDS, space)
     with pytest.raises(ValueError) as caught:
         call_reward(space[name], ["p"], ["c"], {})
-    assert SAYS[name] in str(caught.value) and "\n" not in str(caught.value)
+    assert SAYS[name] in str(caught.value) and "\n" not in str(caught.value) and len(str(caught.value)) < 1500
     assert isinstance(caught.value, NotFinite) == (name == "huge")
 
 

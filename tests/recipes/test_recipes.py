@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import copy
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from rich.console import Console
 
 from burnish.commands.recipe import makers
 from burnish.recipes.box import file_of
 from burnish.recipes.plan import fingerprint, plan_recipe
 from burnish.recipes.recipe import Recipe, changed, filled, parse, read_recipe
 from burnish.recipes.state import StageState, State
-from burnish.recipes.table import lines
+from burnish.recipes.table import lines, table
 
 TOLD: dict[str, Any] = {
     "task": "add",
@@ -187,3 +189,6 @@ def test_the_table_has_a_row_for_each_stage() -> None:
     assert head.split() == ["stage", "what", "held-out", "before", "after", "minutes", "tokens"]
     assert first.split() == ["sft", "sft", "accuracy", "50.0%", "75.0%", "1.5", "1,234"]
     assert second.split() == ["prefs", "pairs", "rows", "22", "0.5"]
+    terminal = Console(file=io.StringIO(), width=40)
+    terminal.print(table(stages))
+    assert len(terminal.file.getvalue().splitlines()) == 3, "in a narrow terminal, too, a row is a line"

@@ -28,7 +28,7 @@ from burnish.rollout.episode import Episode
 from burnish.rollout.replays import branched
 from burnish.tasks.environment import EnvSource
 from burnish.tasks.table import source
-from burnish.zoo.arpo import above, arpo, branching, by_chance, claim_copies, shared_mean
+from burnish.zoo.arpo import _entropies, above, arpo, branching, by_chance, claim_copies, shared_mean
 from burnish.zoo.refuel import refuel, second_tries
 
 GAMES = Tossed(source("guess"))
@@ -203,6 +203,17 @@ def test_branches_share_turns_and_keep_to_the_budget(small_model: Path) -> None:
             assert trace.scores["reward"] == sum(r for r in trace.turn_scores["reward"] if r == r)
     branched = [(a, b) for g in groups for a in g.traces for b in g.traces if a is not b and a.turns[1] is b.turns[1]]
     assert any(not torch.equal(a.tokens, b.tokens) for a, b in branched)
+
+
+def test_arpo_measures_the_entropy_of_the_first_tokens_of_a_turn(small_model: Path) -> None:
+    """Uniform over the V words of the vocabulary: ln V a token, so 3 tokens over ln V are 3, and 2 of 2 are 2."""
+    model = build_cast(arpo(GAMES, budget=3, fresh=1), small_model)["policy"]
+    with torch.no_grad():
+        [parameter.zero_() for parameter in model.module.parameters()]
+    step = Step(Clock(0, 1), {"policy": model}, SMALL)  # type: ignore[arg-type]  # the one model that is asked
+    first = Turn(torch.tensor([5, 6]), "task")
+    replies = [Trace((first, Turn(torch.tensor([7] * n), "policy", torch.zeros(n), parent=first))) for n in (4, 2)]
+    assert _entropies(replies, 3, "policy", step) == pytest.approx([3.0, 2.0], rel=1e-4)
 
 
 def test_arpo_without_branches_is_grpo_over_episodes(small_model: Path) -> None:

@@ -15,7 +15,7 @@ from burnish.core.types import Task, Turn
 from burnish.envs.tools import Tool, ToolEnv, parse_calls
 from burnish.models.chat import Chat
 from burnish.models.load import load_chat
-from burnish.run.unseen_tools import unseen_tools
+from burnish.run.warnings import unseen_tools
 from burnish.serve.conversation import Conversations
 from burnish.serve.protocol import Answered, Asked, assistant_message, read_message
 from burnish.tasks.table import source

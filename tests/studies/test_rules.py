@@ -299,6 +299,10 @@ def test_measures_of_recorded_metrics_and_probes() -> None:
     assert data.matrix("a", "kinds").tolist() == [[1.0, 3.0]]
     with pytest.raises(Missing, match="have no 'other'; besides the accuracy there are kinds, m@end"):
         data.matrix("a", "other")
+    data = Runs({"a": {"add": [run("a", 0, [5], **more), run("a", 1, [5])]}}, ("add",))
+    for measure in ("m@end", "kinds"):  # which only one of two runs has
+        with pytest.raises(Missing, match=f"have no {measure!r}; besides the accuracy there are kinds, m@end"):
+            data.matrix("a", measure)
 
 
 def test_after_and_reach() -> None:

@@ -363,10 +363,8 @@ def test_without_both_it_refuses_in_one_sentence_unless_told_otherwise() -> None
 
 @linux
 def test_a_zygote_that_was_killed_is_replaced(grader: CodeGrader) -> None:
-    box = grader._take()
-    box.ready()
-    box._popen.kill()
-    grader._give(box)
+    with grader.box() as box:
+        box._popen.kill()
     assert outcome(grader, STDIN, "print(sum(map(int, input().split())))").correct
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 from code_attacks import attacks, parameters
 
+from burnish.sandbox import landlock
 from burnish.sandbox.code.box import Box
 from burnish.sandbox.code.limits import Limits
 from burnish.verifiers.code.grade import grade
@@ -97,7 +100,7 @@ def test_the_working_folder_is_limited_alone(narrow: dict[str, int], source: str
 
 
 def test_every_limit_has_a_case() -> None:
-    assert {*OVER, "files"} == set(Limits.__dataclass_fields__)
+    assert {*OVER, "files"} == set(Limits.__dataclass_fields__) - {"together"}  # tests/sandbox/test_programs.py
 
 
 # ------------------------------------------------------------------------------------- the process of verifiers
@@ -154,3 +157,76 @@ def test_a_measure_of_verifiers_holds_alone(measure: str, tmp_path: Path) -> Non
     assert found == {**dict.fromkeys(found, "done"), **STOPS[measure]}
     if measure == "_limit()":
         assert core == [0, 0] and processes == [0, 0]
+
+
+# ----------------------------------------------------------------------------------- the process of model-written code
+
+ALONE = """
+import json, os, socket, sys, tempfile
+from burnish.sandbox.code import confine, namespaces, root
+from burnish.sandbox.code.limits import Limits
+rules = confine.landlock_rules(False)
+plan = confine.Plan(own_root=False, rules=rules, user=None, folder="/", required=False)
+wide = Limits(memory=8 << 30, open=1024, cpu=60.0, threads=200)
+def enter():
+    import socket as loaded  # what it needs must be imported before its files are out of sight
+    home = tempfile.mkdtemp(dir="{folder}")
+    namespaces.enter()
+    if os.fork():
+        os.wait()
+        os._exit(0)
+    from burnish.sandbox.code import kernel
+    kernel.unshare(kernel.NEW_MOUNTS)
+    root.build(home, "size=1048576,mode=0777", [])
+{measure}
+found = {{}}
+def attempt(name, what):
+    try:
+        what()
+        found[name] = "done"
+    except OSError as error:
+        found[name] = type(error).__name__
+def fork():
+    pid = os.fork()
+    if not pid:
+        os._exit(0)
+    os.waitpid(pid, 0)
+def server():
+    with socket.socket() as line:
+        line.connect(("127.0.0.1", {port}))
+attempt("read", lambda: open("{file}").read())
+attempt("write", lambda: os.write(os.open("{file}", os.O_WRONLY), b"x" * 9))
+attempt("owner", lambda: os.chown("{file}", 1234, 1234))
+attempt("connect", server)
+attempt("signal", lambda: os.kill({pid}, 0))
+attempt("process", fork)
+print(json.dumps(found), flush=True)
+"""
+GONE = "FileNotFoundError"
+ALONE_STOPS = {  # measure -> what it stops with all others off
+    "confine._limit(plan, wide)": {"write": "OSError"},
+    "confine._files(plan)": dict.fromkeys(("read", "write", "connect", "signal"), "PermissionError"),
+    "confine._privileges(plan)": {"owner": "PermissionError"},
+    "confine._seccomp(plan)": dict.fromkeys(("write", "owner", "connect", "signal", "process"), "PermissionError"),
+    "enter()": {"read": GONE, "write": GONE, "owner": GONE, "connect": "OSError", "signal": "ProcessLookupError"},
+}
+
+
+@pytest.mark.parametrize("measure", ALONE_STOPS)
+def test_a_measure_of_code_holds_alone(measure: str, tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root has rights that can be dropped")
+    file = tmp_path / "file"
+    file.write_text("x")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        code = ALONE.format(measure=measure, file=file, folder=tmp_path, port=port, pid=os.getpid())
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    expected = {**dict.fromkeys(found, "done"), **ALONE_STOPS[measure]}
+    if measure == "confine._files(plan)":
+        rules, version = landlock.ruleset([])
+        os.close(rules)
+        expected |= {name: "done" for name, since in (("connect", 4), ("signal", 6)) if version < since}
+    assert found == expected

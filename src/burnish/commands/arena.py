@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from rich.table import Table
 
@@ -27,8 +27,8 @@ class ArenaOptions:
     judge: str | None = None
     """Who judges: a model, or endpoint(https://HOST/v1, NAME)."""
     tasks: Annotated[int, Option(at_least=2)] = 100
-    """Number of held-out prompts."""
-    words: Annotated[str, Option(choices=("full", "brief"))] = "full"
+    """Number of held-out rows."""
+    words: Literal["full", "brief"] = "full"
     """How much a question to the judge says; brief is for small models."""
     columns: str | None = None
     """Columns of a dataset that have unusual names: prompt=text."""

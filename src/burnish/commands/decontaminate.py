@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from burnish.datagen.decontaminate import Overlap
     from burnish.tasks.source import Source
 
+COUNT = 1000  # rows of a task without an end
+
 
 @dataclass(frozen=True)
 class DecontaminateOptions:
@@ -26,7 +29,7 @@ class DecontaminateOptions:
     one half). The other rows are written to FILE, unchanged."""
 
     task: str = ""
-    """The training data: a dataset, or a built-in task, of which --tasks rows are taken."""
+    """The training data: a dataset, or a built-in task."""
     against: str = ""
     """The evaluations: datasets or tasks, several with +; a:b.jsonl+sort. All rows of a dataset count."""
     out: str = ""
@@ -35,8 +38,8 @@ class DecontaminateOptions:
     """Words that must be equal in a row."""
     share: Annotated[float, Option(at_least=0, below=1)] = 0.5
     """The share of an evaluation prompt's words that must match one training row."""
-    tasks: Annotated[int, Option(at_least=1)] = 1000
-    """Rows of a task without an end."""
+    tasks: Annotated[int | None, Option(at_least=1)] = None
+    """Number of rows of the training data; by default all rows of a dataset, or 1,000 of a task without an end."""
     columns: str | None = None
     """Columns of the training data that have unusual names: prompt=text."""
     json: bool = False
@@ -60,7 +63,9 @@ def main(words: list[str]) -> int:
     rows = list(_rows(resolve_task(options.task, columns=options.columns), options.tasks))
     index = Index((text for text, _ in rows), options.n)
     names = [name.strip() for name in options.against.split("+") if name.strip()]
-    found = {name: index.overlap(prompts_of(resolve_task(name), options.tasks), options.share) for name in names}
+    found = {
+        name: index.overlap(prompts_of(resolve_task(name), options.tasks or COUNT), options.share) for name in names
+    }
     bad = frozenset().union(*(one.rows for one in found.values()))
     kept = [row for i, (_, row) in enumerate(rows) if i not in bad]
     if out is not None:
@@ -73,14 +78,14 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def _rows(source: Source, count: int) -> Iterator[tuple[str, dict[str, object]]]:
-    """The prompt of each row, and the row."""
+def _rows(source: Source, tasks: int | None) -> Iterator[tuple[str, dict[str, object]]]:
+    """The prompt of each row, and the row: both splits of a dataset."""
     from burnish.core.messages import prompt_shown
     from burnish.datagen.stored_rows import row_at
 
     ended = source.size("train") is not None
     places = [(split, i) for split in ("train", "heldout") for i in range(source.size(split) or 0)] if ended else []
-    for split, i in places or [("train", i) for i in range(count)]:
+    for split, i in islice(places or (("train", i) for i in range(tasks or COUNT)), tasks):
         task, row = row_at(source, split, i)
         yield prompt_shown(task.prompt), row
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from burnish.evals.better import written
+
 if TYPE_CHECKING:
     from burnish.evals.evaluate import Evaluation, Interval
     from burnish.evals.measures import Likelihood, Preference
@@ -32,7 +34,8 @@ def of_likelihood(found: Likelihood) -> Report:
     numbers = {"measure": "likelihood", "tasks": len(found.nll), "tokens": tokens, "nll": plain(nll)}
     numbers["perplexity"] = plain(perplexity)
     table = table_of("", "mean", "95%")
-    table.add_row("perplexity", f"[bold]{perplexity.mean:.3f}[/]", between(perplexity, "{:.3f}"))
+    low, mean, high = (written("perplexity", one) for one in (perplexity.low, perplexity.mean, perplexity.high))
+    table.add_row("perplexity", f"[bold]{mean}[/]", f"[dim]{low} to {high}[/]")
     table.add_row("NLL per token", f"[bold]{nll.mean:.4f}[/]", between(nll, "{:.4f}"))
     for label, name in ((True, "good"), (False, "bad")):
         if (own := found.labelled(label)) is not None:

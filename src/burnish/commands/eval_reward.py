@@ -15,7 +15,6 @@ from burnish.core.option import Option
 from burnish.util.terminal import stdout_console
 
 if TYPE_CHECKING:
-    from burnish.core.scorer import Named
     from burnish.core.step import Settings
     from burnish.evals.evaluate import Interval
     from burnish.evals.reward_eval import BestOfN, Pair, RewardScorer
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 BENCHES = ("", "rewardbench", "rm-bench", "processbench")
 HELD_OUT = 200  # rows
 ALL = 1 << 30
-AT_ONCE = 16  # tasks whose replies are sampled together
 
 
 @dataclass(frozen=True)
@@ -93,6 +91,7 @@ def main(words: list[str]) -> int:
 
 
 def _measured(name: str, options: EvalRewardOptions) -> tuple[dict[str, Any], list[Table | Text]]:
+    from burnish.commands.gold import load_scorer, require_gold
     from burnish.core.step import Settings
     from burnish.evals import reward_eval
     from burnish.score.judges.kept import check_keep, listening
@@ -105,9 +104,9 @@ def _measured(name: str, options: EvalRewardOptions) -> tuple[dict[str, Any], li
     if options.bench:
         return _bench(name, source, options)
     if options.policy and options.gold is None:
-        _require_verifier(source)
+        require_gold(source)
     settings = Settings(max_new_tokens=options.max_new_tokens, max_length=options.max_length)
-    scorer = _scorer(name, source, settings, options.device)
+    scorer = load_scorer(name, source, settings, options.device)
     tasks = options.tasks or HELD_OUT
     with listening() as said:
         pairs = reward_eval.scored_pairs(scorer, source, tasks)
@@ -143,6 +142,7 @@ def _measured(name: str, options: EvalRewardOptions) -> tuple[dict[str, Any], li
 def _bench(name: str, source: Source, options: EvalRewardOptions) -> tuple[dict[str, Any], list[Table | Text]]:
     """The rows of a benchmark, by its own rules."""
     from burnish.commands import reward_benches
+    from burnish.commands.gold import load_scorer
     from burnish.core.step import Settings
 
     if options.policy or options.verdicts:
@@ -152,7 +152,7 @@ def _bench(name: str, source: Source, options: EvalRewardOptions) -> tuple[dict[
     tasks = options.tasks or (HELD_OUT if size is None else ALL)
     if options.bench == "processbench":
         return reward_benches.of_steps(name, source, tasks, settings, options.device)
-    scorer = _scorer(name, source, settings, options.device)
+    scorer = load_scorer(name, source, settings, options.device)
     return reward_benches.of_pairs(options.bench, scorer, source, tasks)
 
 
@@ -163,77 +163,20 @@ def _keep_verdicts(path: str, said: list[Said]) -> int:
     return len(rows)
 
 
-def _require_verifier(source: Source) -> None:
-    """Raise ValueError, before anything is loaded, if --policy needs a gold standard that the task does not have."""
-    from burnish.core.task import NoVerifier
-    from burnish.score.judge import require_verifier
-
-    try:
-        require_verifier(source, "heldout")
-    except NoVerifier:
-        raise ValueError(
-            f"--policy measures the reward against a gold standard, and task {source.name!r} has no answers to check "
-            "replies against; pass --gold REWARD (a reward model or a reward by name), or leave out --policy"
-        ) from None
-
-
-def _named(name: str, source: Source) -> Named:
-    """A reward by name, or the reward model in a directory."""
-    from burnish.core.call_syntax import Call, read_call
-    from burnish.core.scorer import Named
-    from burnish.rewards.table import build_scorer, load_scorers
-
-    call = read_call(name)
-    if call is None or call.name not in load_scorers() or Path(name).exists():
-        call = Call("rm", (name,))
-    return Named(call.name, build_scorer(call, source, "reward"))
-
-
-def _scorer(name: str, source: Source, settings: Settings, device: str) -> RewardScorer:
-    from burnish.core.roles import frozen
-    from burnish.evals.reward_eval import RewardScorer
-    from burnish.models.build import build
-    from burnish.models.known_models import resolve
-
-    named = _named(name, source)
-    roles = dict(named.scorer.models)
-    if not any(read.endswith(".score") for read in named.scorer.part.reads):
-        roles = {"policy": frozen("tiny"), **roles}  # it reads texts: any tokenizer that loses nothing will do
-    models = build(roles, resolve(next(iter(roles.values())).source), settings, device=device)
-    return RewardScorer(named, models, settings)
-
-
 # --------------------------------------------------------------------------------------------------------- best of n
 
 
 def _best_of_n(scorer: RewardScorer, source: Source, settings: Settings, options: EvalRewardOptions) -> list[BestOfN]:
+    from burnish.commands.gold import gold_standard, sampled
     from burnish.commands.loaded import load_policy
-    from burnish.core.step import Step
-    from burnish.core.types import Clock, Group
     from burnish.evals import reward_eval
-    from burnish.evals.evaluate import held_out_tasks
-    from burnish.rollout.sample import sample
-    from burnish.score.judge import judge, reply_text
 
     assert options.policy is not None
     models = load_policy(options.policy, settings, options.device)
     chat = models["policy"].chat
-    gold_scorer = _scorer(options.gold, source, settings, options.device) if options.gold else None
-
-    def gold(groups: list[Group]) -> list[list[float]]:
-        if gold_scorer is not None:
-            return gold_scorer.scores(gold_scorer.read_again(groups, chat))
-        asked = [(group.task, trace) for group in groups for trace in group.traces]
-        found = judge(source, [task for task, _ in asked], [reply_text(trace, chat) for _, trace in asked])
-        flat = iter(verdict.score for verdict in found)
-        return [[next(flat) for _ in group.traces] for group in groups]
-
-    step = Step(Clock(0, 1), models, settings)
-    asked = held_out_tasks(source, options.prompts)
-    groups: list[Group] = []
-    for i in range(0, len(asked), AT_ONCE):
-        groups += sample(options.n, temperature=options.temperature).call(asked[i : i + AT_ONCE], step)
-    proxies, golds = reward_eval.sampled_scores(scorer, gold, groups, chat)
+    gold = gold_standard(options.gold, source, settings, options.device)
+    groups = sampled(models, source, settings, options.prompts, options.n, options.temperature)
+    proxies, golds = reward_eval.sampled_scores(scorer, lambda groups: gold(groups, chat), groups, chat)
     return reward_eval.best_of_curve(proxies, golds)
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -30,6 +30,7 @@ from burnish.tool_calls.table import NAMES as CALL_FORMATS
 from burnish.util.terminal import stdout_console
 
 if TYPE_CHECKING:
+    from burnish.core.roles import Role
     from burnish.core.step import Settings
     from burnish.engine.mixture import Blend
     from burnish.evals.evaluate import Evaluation
@@ -58,7 +59,7 @@ class EvalOptions:
     """accuracy, reward, preference, likelihood or shift; auto takes the first of these that the data allow. shift: the
     ranks that the model's greedy tokens have under --reference, its base."""
     tasks: Annotated[int | None, Option(at_least=1)] = None
-    """Number of held-out tasks, by default 200; of a benchmark, its first rows, by default all."""
+    """Number of held-out rows, by default 200; of a benchmark, its first rows, by default all."""
     k: Annotated[int, Option(at_least=1)] = 16
     """Replies sampled for each task, beside the greedy one."""
     temperature: Annotated[float, Option(at_least=0)] = 1.0
@@ -70,9 +71,9 @@ class EvalOptions:
     the model's context, 256 where they have none, and 64 for the tasks in the box."""
     max_length: Annotated[int | None, Option(at_least=1)] = None
     """The longest row, in tokens; by default the model's context."""
-    on_long: Annotated[str, Option(choices=("drop", "truncate", "stop"))] = "drop"
+    on_long: Literal["drop", "truncate", "stop"] = "drop"
     """What to do with longer rows: drop, truncate or stop."""
-    train_on: Annotated[str, Option(choices=("all", "last", "everything"))] = "all"
+    train_on: Literal["all", "last", "everything"] = "all"
     """Whose tokens the likelihood of a conversation counts: all replies, the last one, or everything."""
     reward: str | None = None
     """A reward function path/to/file.py:function, instead of the task's verifier."""
@@ -86,7 +87,10 @@ class EvalOptions:
     against: str | None = None
     """The model that those of --guide were tuned from: what tuning changed is added, not all that they say."""
     opponent: str | None = None
-    """In an environment of several players, the model that has the other seats; by default the environment itself."""
+    """In an environment of several players, the model that has the other seats, or SEAT=MODEL for each; by default the
+    environment itself."""
+    seat: str | None = None
+    """With --opponent: the seat of the model that is evaluated; by default the environment's first."""
     tools: str | None = None
     """Functions that the model may call before it answers, as in burnish train: my_tools.py:search."""
     tool_parser: Annotated[str | None, Option(choices=CALL_FORMATS)] = None
@@ -146,7 +150,6 @@ def main(words: list[str]) -> int:
 def _report(name: str, options: EvalOptions, console: Console) -> Report:
     from burnish.commands.guiding import read_guides
     from burnish.commands.loaded import is_reward_model, load_policy, print_assumed_template
-    from burnish.core.roles import frozen
     from burnish.core.step import Settings
     from burnish.envs.named_tools import read_tools
     from burnish.evals import measures
@@ -156,14 +159,12 @@ def _report(name: str, options: EvalOptions, console: Console) -> Report:
     from burnish.run.lengths import Needs, fit
     from burnish.run.reply_length import reply_length
     from burnish.tasks.resolve import resolve_task
-    from burnish.tasks.task_set import with_opponent, with_tools
+    from burnish.tasks.task_set import with_tools
 
     source = resolve_task(options.task, options.reward, columns=options.columns)
     if options.tools:
         source = with_tools(source, read_tools(options.tools))
-    others = {"opponent": frozen(options.opponent)} if options.opponent else {}
-    if others:
-        source = with_opponent(source, ("opponent",), "opponent")
+    source, others = _seated(source, options)
     scores = is_reward_model(name)
     measure = _measure(source, options, scores)
     guides = read_guides(options.guide, options.against)
@@ -205,6 +206,21 @@ def _report(name: str, options: EvalOptions, console: Console) -> Report:
             {**report.numbers, "left_out": long.rows - long.kept}, f"{report.heading}; {said}", report.parts
         )
     return report
+
+
+def _seated(source: Source, options: EvalOptions) -> tuple[Source, dict[str, Role]]:
+    """The tasks with the models of the other seats, and these models."""
+    from burnish.compose.seats import read_opponent
+    from burnish.tasks.task_set import with_opponent
+
+    if options.opponent is None:
+        if options.seat is not None:
+            raise ValueError("--seat gives the model another seat, and nobody has the first one; add --opponent MODEL")
+        return source, {}
+    who = read_opponent(options.opponent)
+    if any(role.liveness != "frozen" or role.follows is not None for role in who.roles.values()):
+        raise ValueError(f"--opponent {options.opponent} is for training; name a model, such as runs/DIR/model or tiny")
+    return with_opponent(source, who.train, who.heldout, options.seat), dict(who.roles)
 
 
 def _measure(source: Source, options: EvalOptions, scores: bool) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from burnish.config.flags import read
 from burnish.core.option import Option
@@ -24,14 +24,14 @@ class ExportOptions:
     RUN is a path, a name below runs/, the beginning of one, or `last`; MODEL a name (burnish models), a directory such
     as runs/DIR/model, or a model of the hub."""
 
-    to: Annotated[str, Option(choices=("hf", "merged", "adapter", "gguf"))] = "hf"
+    to: Literal["hf", "merged", "adapter", "gguf"] = "hf"
     """hf: as it was trained, for transformers or peft; merged: LoRA adapters added into the weights; adapter: the
     adapters alone; gguf: one file for llama.cpp."""
     out: str | None = None
     """The directory to write; by default export/NAME-FORM."""
     quantize: Annotated[str, Option(choices=QUANTIZE)] = "stored"
     """The format of the weights in a GGUF file; stored rounds nothing. q6_k, q5_k_m, q4_k_m need llama-cpp-python."""
-    dtype: Annotated[str, Option(choices=("auto", "bfloat16", "float16", "float32", "bf16", "fp16", "fp32"))] = "auto"
+    dtype: Literal["auto", "bfloat16", "float16", "float32", "bf16", "fp16", "fp32"] = "auto"
     """The format of whole weights for transformers; auto keeps that of the model."""
     checkpoint: str = "last"
     """Of a run: last, best, or the number of a saved step."""

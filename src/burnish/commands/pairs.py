@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import statistics
-import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from burnish.config.flags import read
+from burnish.commands.sampled_file import (
+    SampledFileOptions,
+    completed,
+    open_file,
+    read_options,
+    show_long,
+    write_all,
+)
 from burnish.core.option import Option
 from burnish.util.terminal import stdout_console
 
@@ -30,7 +34,7 @@ TRAINS = {"pairs": "dpo", "lists": "lipo", "labels": "kto"}  # a method that rea
 
 
 @dataclass(frozen=True)
-class PairsOptions:
+class PairsOptions(SampledFileOptions):
     """burnish pairs --model MODEL --task TASK --out FILE: build preference data.
 
     Samples replies to each training prompt, scores them and writes comparisons: pairs (prompt, chosen, rejected),
@@ -45,7 +49,7 @@ class PairsOptions:
     """A built-in task (burnish tasks), gym:NAME, or a dataset: the prompts, and the verifier that scores."""
     out: str = ""
     """The file to write; it must not exist."""
-    format: Annotated[str, Option(choices=("pairs", "lists", "labels"))] = "pairs"
+    format: Literal["pairs", "lists", "labels"] = "pairs"
     """pairs (for dpo), lists (for lipo) or labels (for kto)."""
     rule: str = ""
     """Which replies are compared: best_vs_worst, every_pair, first_round, longest_vs_any, shortest_vs_longer,
@@ -54,7 +58,7 @@ class PairsOptions:
     n: Annotated[int, Option(at_least=1)] = 8
     """Replies sampled for each prompt."""
     tasks: Annotated[int | None, Option(at_least=1)] = None
-    """Number of prompts; by default all rows of a dataset, or 256 of a task without an end."""
+    """Number of rows; by default all rows of a dataset, or 256 of a task without an end."""
     temperature: Annotated[float, Option(above=0)] = 1.0
     """Sampling temperature."""
     top_p: Annotated[float, Option(above=0, at_most=1)] = 1.0
@@ -71,48 +75,23 @@ class PairsOptions:
     """Pairs with ratings: keep this share of them, those in which one rating differs most (RLCF keeps 0.4)."""
     threshold: float = 0.5
     """Labels: a reply that scores more is good."""
-    style: Annotated[str, Option(choices=("conversational", "standard"))] = "conversational"
+    style: Literal["conversational", "standard"] = "conversational"
     """Prompts and replies as chat messages (conversational) or as texts (standard)."""
     reward: str | None = None
     """What scores the replies instead of the task's verifier: path/to/file.py:function, or rewards by name (burnish
     rewards), such as ultrafeedback(JUDGE) or checklist(JUDGE); several are added."""
     reward_model: str | None = None
     """The directory of a reward model that scores the replies."""
-    columns: str | None = None
-    """Columns of a dataset that have unusual names: prompt=text,answer=gold."""
-    seed: int = 0
-    """The same seed samples the same replies."""
-    chat_template: str | None = None
-    """The chat template: a file with a Jinja template, or chatml, plain, none or tools; by default the model's own."""
-    system_prompt: str | None = None
-    """The system message of conversations that have none; by default the one that the model was trained with."""
-    template_option: str | None = None
-    """Values for the chat template, key=value, several with commas: enable_thinking=false."""
-    device: str = "auto"
-    """cpu, cuda, or auto."""
-    json: bool = False
-    """Print the summary as JSON only."""
 
 
 def main(words: list[str]) -> int:
-    asked = read(PairsOptions, "pairs", ["--out" if word == "-o" else word for word in words])
-    if asked is None:
+    options = read_options(PairsOptions, "pairs", words, "pairs.jsonl")
+    if options is None:
         return 0
-    options = asked[1]
-    if not options.out:
-        raise ValueError("say where to write: burnish pairs --model tiny --task sort --out pairs.jsonl")
-    from burnish.datagen.unfinished_file import UnfinishedFile, require_pyarrow
-
     recipe = _recipe(options)
-    same = {k: v for k, v in asdict(options).items() if k not in ("out", "tasks", "device", "json", "top_gaps")}
-    file = UnfinishedFile(Path(options.out), {**same, "rule": recipe.rule})
-    if file.out.suffix == ".parquet":
-        require_pyarrow()  # now, not after an hour of sampling
+    file = open_file(options, ("top_gaps",), rule=recipe.rule)
     with file:
-        try:
-            _write(file, options, recipe)
-        except KeyboardInterrupt:
-            print(f"stopped after {file.done} prompts, in {file.partial}; the same command continues.", file=sys.stderr)
+        if not completed(file, lambda: _write(file, options, recipe)):
             return 130
         summary = summary_of(file.all())
         if not summary["rows"]:
@@ -149,8 +128,7 @@ def _write(file: UnfinishedFile, options: PairsOptions, recipe: Recipe) -> None:
     from burnish.compose.rewards import scored_replies
     from burnish.core.step import Settings
     from burnish.datagen.preference_data import make
-    from burnish.models.template import Style, read_template
-    from burnish.run.lengths import Needs, fit
+    from burnish.datagen.stored_rows import rows_asked
     from burnish.score.judge import require_verifier
 
     source, rewards = scored_source(options.task, options.reward, options.columns)
@@ -161,38 +139,32 @@ def _write(file: UnfinishedFile, options: PairsOptions, recipe: Recipe) -> None:
     elif rewards:
         raise ValueError("--reward-model and --reward both score the replies; use --reward 'rm(DIR),...' for a sum")
     settings = Settings(max_new_tokens=options.max_new_tokens)
-    style = Style(read_template(options.chat_template), options.system_prompt, options.template_option)
     more = {name: role for one in rewards for name, role in one.scorer.models.items()}
     base, rollout, others = _writers(options, recipe)
     more |= others
-    models = load_policy(base, settings, options.device, style, reward_model=options.reward_model, more=more)
+    models = load_policy(
+        base, settings, options.device, options.chat_style, reward_model=options.reward_model, more=more
+    )
     console = Console(stderr=True, highlight=False)
     print_assumed_template(models["policy"].chat, console)
-    long = fit(source, Needs((), conversations=False, samples=True), models, "policy", settings, splits=("train",))
-    if long is not None and (said := long.sentence()):
-        console.print(said, soft_wrap=True)
-    count = _count(source, options)
+    show_long(console, source, models, settings)
+    count = rows_asked(source.size("train"), options.tasks, COUNT)
     if file.done:
         console.print(f"{file.done} of {count} prompts are in {file.partial} already", soft_wrap=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
-    hidden = options.json or not console.is_terminal
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=hidden) as progress:
-        bar = progress.add_task("prompts", total=count, completed=file.done)
-        for made in make(
-            models,
-            source,
-            settings,
-            recipe,
-            model=options.model,
-            start=file.done,
-            count=count,
-            seed=options.seed,
-            reward_model=options.reward_model,
-            scorer=scored_replies(source, rewards) if rewards else None,
-            rollout=rollout,
-        ):
-            file.add(made)
-            progress.update(bar, completed=file.done)
+    made = make(
+        models,
+        source,
+        settings,
+        recipe,
+        model=options.model,
+        start=file.done,
+        count=count,
+        seed=options.seed,
+        reward_model=options.reward_model,
+        scorer=scored_replies(source, rewards) if rewards else None,
+        rollout=rollout,
+    )
+    write_all(file, made, count, console, quiet=options.json)
 
 
 def _writers(options: PairsOptions, recipe: Recipe) -> tuple[str, Rollout | None, dict[str, Role]]:
@@ -225,12 +197,6 @@ def scored_source(task: str, reward: str | None, columns: str | None) -> tuple[S
     source = resolve_task(task, functions, columns=columns)
     source = unscored(source) if scorers and not functions else source
     return source, named_rewards(scorers, source)
-
-
-def _count(source: Source, options: PairsOptions) -> int:
-    size = source.size("train")
-    wanted = options.tasks or (COUNT if size is None else size)
-    return wanted if size is None else min(wanted, size)
 
 
 def summary_of(made: Iterable[Made]) -> dict[str, object]:

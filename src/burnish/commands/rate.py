@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import statistics
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from burnish.config.flags import read
+from burnish.commands.sampled_file import (
+    SampledFileOptions,
+    completed,
+    open_file,
+    read_options,
+    write_all,
+)
 from burnish.core.option import Option
 from burnish.util.terminal import stdout_console
 
@@ -31,7 +34,7 @@ ORDERS: dict[str, Callable[[dict[str, Any]], float] | None] = {
 
 
 @dataclass(frozen=True)
-class RateOptions:
+class RateOptions(SampledFileOptions):
     """burnish rate --model MODEL --task TASK --out FILE: write how the replies to each prompt fare.
 
     Replies are sampled to each training prompt and scored. Rows get the columns pass_rate (the share of right replies),
@@ -53,13 +56,13 @@ class RateOptions:
     """Leave out prompts with a larger share of right replies."""
     order: Annotated[str, Option(choices=tuple(ORDERS))] = "none"
     """Sort rows by decreasing variance of their scores (variance), easy ones first (easy) or hard ones first (hard)."""
-    reply: Annotated[str, Option(choices=("keep", "best", "shortest", "attempts"))] = "keep"
+    reply: Literal["keep", "best", "shortest", "attempts"] = "keep"
     """The completion of a row: that of the data (keep); or of the model's right replies the best, the shortest, or all
     attempts up to the first right one. Then prompts without a right reply are left out."""
     threshold: float = 0.5
     """A reply that scores more is right."""
     tasks: Annotated[int | None, Option(at_least=1)] = None
-    """Number of prompts; by default all rows of a dataset, or 256 of a task without an end."""
+    """Number of rows; by default all rows of a dataset, or 256 of a task without an end."""
     temperature: Annotated[float, Option(above=0)] = 1.0
     """Sampling temperature."""
     max_new_tokens: Annotated[int, Option(at_least=1)] = 64
@@ -68,45 +71,21 @@ class RateOptions:
     """What scores the replies instead of the task's verifier: path/to/file.py:function, or rewards by name."""
     reward_model: str | None = None
     """The directory of a reward model that scores the replies."""
-    columns: str | None = None
-    """Columns of a dataset that have unusual names: prompt=text,answer=gold."""
-    seed: int = 0
-    """The same seed samples the same replies."""
-    chat_template: str | None = None
-    """The chat template: a file with a Jinja template, or chatml, plain, none or tools; by default the model's own."""
-    system_prompt: str | None = None
-    """The system message of conversations that have none; by default the one that the model was trained with."""
-    template_option: str | None = None
-    """Values for the chat template, key=value, several with commas: enable_thinking=false."""
-    device: str = "auto"
-    """cpu, cuda, or auto."""
-    json: bool = False
-    """Print the summary as JSON only."""
 
 
 def main(words: list[str]) -> int:
-    asked = read(RateOptions, "rate", ["--out" if word == "-o" else word for word in words])
-    if asked is None:
+    options = read_options(RateOptions, "rate", words, "rated.jsonl")
+    if options is None:
         return 0
-    options = asked[1]
-    if not options.out:
-        raise ValueError("say where to write: burnish rate --model tiny --task sort --out rated.jsonl")
     if options.min_rate > options.max_rate:
         raise ValueError(f"--min-rate {options.min_rate} is above --max-rate {options.max_rate}; exchange them")
     from burnish.datagen.rated_data import Rating
-    from burnish.datagen.unfinished_file import UnfinishedFile, require_pyarrow
 
-    same = {k: v for k, v in asdict(options).items() if k not in ("out", "tasks", "device", "json", "order")}
-    file = UnfinishedFile(Path(options.out), same)
-    if file.out.suffix == ".parquet":
-        require_pyarrow()  # now, not after an hour of sampling
+    file = open_file(options, ("order",))
     rule = ("n", "temperature", "threshold", "min_rate", "max_rate", "reply")
     rating = Rating(**{name: getattr(options, name) for name in rule})
     with file:
-        try:
-            _write(file, options, rating)
-        except KeyboardInterrupt:
-            print(f"stopped after {file.done} prompts, in {file.partial}; the same command continues.", file=sys.stderr)
+        if not completed(file, lambda: _write(file, options, rating)):
             return 130
         rows = [row for one in file.all() for row in one.rows]
         if not rows:
@@ -126,7 +105,7 @@ def _write(file: UnfinishedFile, options: RateOptions, rating: Rating) -> None:
     from burnish.compose.rewards import scored_replies
     from burnish.core.step import Settings
     from burnish.datagen.rated_data import rate
-    from burnish.models.template import Style, read_template
+    from burnish.datagen.stored_rows import rows_asked
     from burnish.score.judge import require_verifier
     from burnish.score.model import scoring
 
@@ -134,22 +113,16 @@ def _write(file: UnfinishedFile, options: RateOptions, rating: Rating) -> None:
     if options.reward_model is None:
         require_verifier(source)
     settings = Settings(max_new_tokens=options.max_new_tokens)
-    style = Style(read_template(options.chat_template), options.system_prompt, options.template_option)
     more = {name: role for one in rewards for name, role in one.scorer.models.items()}
-    models = load_policy(options.model, settings, options.device, style, reward_model=options.reward_model, more=more)
+    models = load_policy(
+        options.model, settings, options.device, options.chat_style, reward_model=options.reward_model, more=more
+    )
     console = Console(stderr=True, highlight=False)
     print_assumed_template(models["policy"].chat, console)
-    size = source.size("train")
-    count = options.tasks or size or COUNT
-    count = count if size is None else min(count, size)
+    count = rows_asked(source.size("train"), options.tasks, COUNT)
     scorer = scored_replies(source, rewards) if rewards else scoring(source, options.reward_model)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
-    hidden = options.json or not console.is_terminal
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=hidden) as progress:
-        bar = progress.add_task("prompts", total=count, completed=file.done)
-        for made in rate(models, source, settings, rating, scorer, start=file.done, count=count, seed=options.seed):
-            file.add(made)
-            progress.update(bar, completed=file.done)
+    made = rate(models, source, settings, rating, scorer, start=file.done, count=count, seed=options.seed)
+    write_all(file, made, count, console, quiet=options.json)
 
 
 def _show(file: UnfinishedFile, options: RateOptions, rows: list[dict[str, Any]]) -> None:

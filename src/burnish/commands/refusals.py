@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich.table import Table
 
@@ -28,11 +28,12 @@ class RefusalsOptions:
 
     CLASSIFIER is the directory of a model that burnish train refusal_classifier has trained. Shown is how many replies
     are in each branch and each category, with precision and recall where the rows have labels. --out writes the rows
-    that --drop leaves."""
+    that --drop leaves. Without a classifier, --generate N --out FILE writes labelled replies to train one on; those of
+    --split heldout have other words."""
 
     task: str = ""
     """A dataset with prompts and replies."""
-    split: Annotated[str, Option(choices=("train", "heldout"))] = "train"
+    split: Literal["train", "heldout"] = "train"
     """Which rows: those for training, or the held-out ones."""
     tasks: Annotated[int | None, Option(at_least=1)] = None
     """Number of rows; by default all."""
@@ -42,10 +43,12 @@ class RefusalsOptions:
     """The categories of what cannot be done that it was trained with."""
     should_not: str = ",".join(SHOULD_NOT)
     """The categories of what should not be done that it was trained with."""
-    drop: Annotated[str, Option(choices=("any", "cannot", "should_not"))] = "any"
+    drop: Literal["any", "cannot", "should_not"] = "any"
     """Which refusals --out leaves out."""
     out: str | None = None
     """Write the rows without these refusals to this .jsonl file; it must not exist."""
+    generate: Annotated[int | None, Option(at_least=1)] = None
+    """Write so many generated rows with their categories, of the --split, and read none."""
     columns: str | None = None
     """Columns of a dataset that have unusual names: prompt=text,completion=reply."""
     device: str = "auto"
@@ -59,10 +62,12 @@ def main(words: list[str]) -> int:
     if asked is None:
         return 0
     names, options = asked
-    if not names or not options.task:
+    if options.generate is None and (not names or not options.task):
         raise ValueError("say which classifier reads what: burnish refusals runs/DIR/model --task data.jsonl")
     if options.out and (Path(options.out).exists() or Path(options.out).suffix != ".jsonl"):
         raise ValueError(f"--out {options.out} must be a new file that ends in .jsonl")
+    if options.generate is not None:
+        return _generate(options.generate, options)
     categories = categories_of(options.cannot, options.should_not)
     tasks, chances = _read(names[0], options, categories)
     import torch
@@ -77,6 +82,18 @@ def main(words: list[str]) -> int:
     if options.out:
         _write(Path(options.out), [task for task, keep in zip(tasks, kept, strict=True) if keep])
     _show(options, counts, len(tasks), sum(kept))
+    return 0
+
+
+def _generate(count: int, options: RefusalsOptions) -> int:
+    from burnish.datagen.refusal_rows import refusal_rows
+
+    if not options.out:
+        raise ValueError("say where the rows are written: burnish refusals --generate 2000 --out refusals.jsonl")
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in refusal_rows(count, options.split))
+    Path(options.out).write_text(text, encoding="utf-8")
+    stdout_console().print(f"{count} replies with their categories in {options.out}", soft_wrap=True)
+    stdout_console().print(f"burnish train refusal_classifier --task {options.out}", style="dim", soft_wrap=True)
     return 0
 
 

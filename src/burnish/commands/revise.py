@@ -6,7 +6,7 @@ import json
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich.console import Console
 from rich.progress import Progress
@@ -42,14 +42,14 @@ class ReviseOptions:
     """Principles, one per line, or a file with them; by default five general ones."""
     rounds: Annotated[int, Option(at_least=1)] = 1
     """Rounds of critique and revision."""
-    format: Annotated[str, Option(choices=("completions", "pairs"))] = "completions"
+    format: Literal["completions", "pairs"] = "completions"
     """completions (for sft), or pairs of the last revision and the first reply (for dpo)."""
-    words: Annotated[str, Option(choices=("full", "brief"))] = "full"
+    words: Literal["full", "brief"] = "full"
     """How much a question says; brief is for small models."""
     lessons: bool = False
     """Write rows that teach the brief questions, from pairs of the task; nothing is sampled."""
     tasks: Annotated[int | None, Option(at_least=1)] = None
-    """Number of prompts; by default all rows of a dataset, or 256 of a task without an end."""
+    """Number of rows; by default all rows of a dataset, or 256 of a task without an end."""
     max_new_tokens: Annotated[int, Option(at_least=1)] = 64
     """The longest reply, in tokens."""
     columns: str | None = None
@@ -119,12 +119,13 @@ def _teach(file: UnfinishedFile, options: ReviseOptions) -> None:
     """Lessons from the pairs of the task."""
     from burnish.datagen.preference_data import Made
     from burnish.datagen.revised import lessons
+    from burnish.datagen.stored_rows import rows_asked
     from burnish.tasks.resolve import resolve_task
 
     source = resolve_task(options.task, columns=options.columns)
     if not source.gives & {"chosen", "mistake"}:
         raise ValueError(f"task {options.task!r} has no pairs (columns chosen and rejected) to make lessons of")
-    count = _count(source.size("train"), options)
+    count = rows_asked(source.size("train"), options.tasks, COUNT)
     rows = list(lessons(source, _principles(options), count))
     each = len(rows) // count
     file.add([Made(i, rows[i * each : (i + 1) * each]) for i in range(file.done, count)])
@@ -135,6 +136,7 @@ def _write(file: UnfinishedFile, options: ReviseOptions) -> None:
     from burnish.commands.loaded import load_policy
     from burnish.core.step import Settings
     from burnish.datagen.revised import Constitution, revise
+    from burnish.datagen.stored_rows import rows_asked
     from burnish.score.judges import read_judge
     from burnish.tasks.resolve import resolve_task
 
@@ -145,7 +147,7 @@ def _write(file: UnfinishedFile, options: ReviseOptions) -> None:
     judge = read_judge(options.critic or f"policy(max_tokens={options.max_new_tokens})")
     settings = Settings(max_new_tokens=options.max_new_tokens)
     models = load_policy(options.model, settings, options.device, more=judge.models)
-    count = _count(source.size("train"), options)
+    count = rows_asked(source.size("train"), options.tasks, COUNT)
     console = Console(stderr=True, highlight=False)
     hidden = options.json or not console.is_terminal
     with Progress(console=console, transient=True, disable=hidden) as progress:
@@ -154,11 +156,6 @@ def _write(file: UnfinishedFile, options: ReviseOptions) -> None:
         for made in found:
             file.add(made)
             progress.update(bar, completed=file.done)
-
-
-def _count(size: int | None, options: ReviseOptions) -> int:
-    wanted = options.tasks or (COUNT if size is None else size)
-    return wanted if size is None else min(wanted, size)
 
 
 def _show(file: UnfinishedFile, options: ReviseOptions, summary: dict[str, int]) -> None:

@@ -30,7 +30,7 @@ class SaeOptions:
     k: Annotated[int, Option(at_least=1)] = 16
     """Features that are active in a state, on average."""
     tasks: Annotated[int, Option(at_least=1)] = 256
-    """Rows whose replies are read, at most."""
+    """Number of rows whose replies are read, at most."""
     steps: Annotated[int, Option(at_least=1)] = 400
     """Steps of its training."""
     seed: int = 0
@@ -54,13 +54,13 @@ def main(words: list[str]) -> int:
     from burnish.commands.loaded import load_policy
     from burnish.core.step import Settings
     from burnish.datagen.sparse_features import hidden_states, train_autoencoder
+    from burnish.datagen.stored_rows import rows_asked
     from burnish.tasks.resolve import resolve_task
 
     source, settings = resolve_task(options.task), Settings()
     if not source.gives & {"chosen", "demo"}:
         raise ValueError(f"task {options.task!r} has neither pairs nor demonstrations, so there are no replies to read")
-    size = source.size("train")
-    count = options.tasks if size is None else min(size, options.tasks)
+    count = rows_asked(source.size("train"), options.tasks, options.tasks)
     models = load_policy(options.model, settings, options.device)
     states = hidden_states(models, source, count, settings).cpu()
     if options.k > options.features:

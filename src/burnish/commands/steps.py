@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import statistics
-import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from burnish.config.flags import read
+from burnish.commands.sampled_file import (
+    SampledFileOptions,
+    completed,
+    open_file,
+    read_options,
+    show_long,
+    write_all,
+)
 from burnish.core.option import Option
 from burnish.util.terminal import stdout_console
 
@@ -21,7 +25,6 @@ if TYPE_CHECKING:
     from burnish.datagen.preference_data import Made
     from burnish.datagen.step_data import StepRecipe
     from burnish.datagen.unfinished_file import UnfinishedFile
-    from burnish.tasks.source import Source
 
 RULES = ("soft", "hard", "entropy", "first_error", "forced", "outcome", "resampled", "rewritten")
 COUNT = 128  # prompts of a task without an end
@@ -29,7 +32,7 @@ TRAINS = {"outcome": "process_regression"}  # what a rule's labels are for, if n
 
 
 @dataclass(frozen=True)
-class StepsOptions:
+class StepsOptions(SampledFileOptions):
     """burnish steps --model MODEL --task TASK --out FILE: build data with labelled steps.
 
     Samples replies to each training prompt, cuts them into steps, completes each prefix several times and labels the
@@ -62,50 +65,25 @@ class StepsOptions:
     neutral: bool = False
     """Label comments and blank lines 0.5, neither right nor wrong."""
     tasks: Annotated[int | None, Option(at_least=1)] = None
-    """Number of prompts; by default all rows of a dataset, or 128 of a task without an end."""
+    """Number of rows; by default all rows of a dataset, or 128 of a task without an end."""
     temperature: Annotated[float, Option(above=0)] = 1.0
     """Sampling temperature."""
     max_new_tokens: Annotated[int, Option(at_least=1)] = 64
     """The longest reply, in tokens."""
-    style: Annotated[str, Option(choices=("conversational", "standard"))] = "conversational"
+    style: Literal["conversational", "standard"] = "conversational"
     """Prompts as chat messages (conversational) or as texts (standard)."""
     reward: str | None = None
     """A reward function path/to/file.py:function, or a verifier by name, instead of the task's own verifier."""
-    columns: str | None = None
-    """Columns of a dataset that have unusual names: prompt=text,answer=gold."""
-    seed: int = 0
-    """The same seed samples the same replies."""
-    chat_template: str | None = None
-    """The chat template: a file with a Jinja template, or chatml, plain, none or tools; by default the model's own."""
-    system_prompt: str | None = None
-    """The system message of conversations that have none; by default the one that the model was trained with."""
-    template_option: str | None = None
-    """Values for the chat template, key=value, several with commas: enable_thinking=false."""
-    device: str = "auto"
-    """cpu, cuda, or auto."""
-    json: bool = False
-    """Print the summary as JSON only."""
 
 
 def main(words: list[str]) -> int:
-    asked = read(StepsOptions, "steps", ["--out" if word == "-o" else word for word in words])
-    if asked is None:
+    options = read_options(StepsOptions, "steps", words, "steps.jsonl")
+    if options is None:
         return 0
-    options = asked[1]
-    if not options.out:
-        raise ValueError("say where to write: burnish steps --model tiny --task sort --out steps.jsonl")
-    from burnish.datagen.unfinished_file import UnfinishedFile, require_pyarrow
-
     recipe = _recipe(options)
-    same = {k: v for k, v in asdict(options).items() if k not in ("out", "tasks", "device", "json")}
-    file = UnfinishedFile(Path(options.out), same)
-    if file.out.suffix == ".parquet":
-        require_pyarrow()  # now, not after an hour of sampling
+    file = open_file(options)
     with file:
-        try:
-            _write(file, options, recipe)
-        except KeyboardInterrupt:
-            print(f"stopped after {file.done} prompts, in {file.partial}; the same command continues.", file=sys.stderr)
+        if not completed(file, lambda: _write(file, options, recipe)):
             return 130
         summary = summary_of(file.all())
         if not summary["rows"]:
@@ -140,8 +118,7 @@ def _write(file: UnfinishedFile, options: StepsOptions, recipe: StepRecipe) -> N
     from burnish.core.step import Settings
     from burnish.datagen.line_data import LINE_RULES, make_lines
     from burnish.datagen.step_data import make_steps
-    from burnish.models.template import Style, read_template
-    from burnish.run.lengths import Needs, fit
+    from burnish.datagen.stored_rows import rows_asked
     from burnish.score.judge import require_verifier
     from burnish.tasks.resolve import resolve_task
 
@@ -150,37 +127,15 @@ def _write(file: UnfinishedFile, options: StepsOptions, recipe: StepRecipe) -> N
         raise ValueError(f"task {options.task!r} is a game of several turns, not one reply; choose another")
     require_verifier(source)
     settings = Settings(max_new_tokens=options.max_new_tokens)
-    style = Style(read_template(options.chat_template), options.system_prompt, options.template_option)
-    models = load_policy(options.model, settings, options.device, style)
+    models = load_policy(options.model, settings, options.device, options.chat_style)
     console = Console(stderr=True, highlight=False)
     print_assumed_template(models["policy"].chat, console)
-    long = fit(source, Needs((), conversations=False, samples=True), models, "policy", settings, splits=("train",))
-    if long is not None and (said := long.sentence()):
-        console.print(said, soft_wrap=True)
-    count = _count(source, options)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
-    hidden = options.json or not console.is_terminal
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=hidden) as progress:
-        bar = progress.add_task("prompts", total=count, completed=file.done)
-        make = make_lines if options.rule in LINE_RULES else make_steps
-        for made in make(
-            models,
-            source,
-            settings,
-            recipe,
-            model=options.model,
-            start=file.done,
-            count=count,
-            seed=options.seed,
-        ):
-            file.add(made)
-            progress.update(bar, completed=file.done)
-
-
-def _count(source: Source, options: StepsOptions) -> int:
-    size = source.size("train")
-    wanted = options.tasks or (COUNT if size is None else size)
-    return wanted if size is None else min(wanted, size)
+    show_long(console, source, models, settings)
+    count = rows_asked(source.size("train"), options.tasks, COUNT)
+    make = make_lines if options.rule in LINE_RULES else make_steps
+    first, seed = file.done, options.seed
+    made = make(models, source, settings, recipe, model=options.model, start=first, count=count, seed=seed)
+    write_all(file, made, count, console, quiet=options.json)
 
 
 def summary_of(made: Iterable[Made]) -> dict[str, Any]:

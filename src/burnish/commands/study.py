@@ -49,6 +49,8 @@ class StudyOptions:
     """report: all studies that have results, and a summary with one forest plot."""
     check: bool = False
     """run: check the claim file and its arms, and run nothing."""
+    prepare: bool = False
+    """run: make the models and the data that the arms start from, and end there."""
     quiet: bool = False
     """Plain lines only."""
 
@@ -112,7 +114,7 @@ def _run(study: Study, options: StudyOptions, command: str) -> int:
     from burnish.commands.many import terminal
     from burnish.commands.recipe import makers
     from burnish.report.progress import ProgressLines, ProgressScreen
-    from burnish.studies.runner import Asked, plan_of, run_study
+    from burnish.studies.runner import Asked, plan_of, prepared, run_study
 
     console = terminal(options.quiet)
     asked = Asked(options.quick, options.double, options.workers, options.device, options.limit_seconds)
@@ -127,9 +129,14 @@ def _run(study: Study, options: StudyOptions, command: str) -> int:
         return 0
     say: Callable[[str], None] = lambda text: console.print(text, style="bold", markup=False, soft_wrap=True)  # noqa: E731
     plain = options.quiet or not console.is_terminal
-    ran = run_study(
-        plan, asked, console, makers(), lambda: ProgressLines(console) if plain else ProgressScreen(console), say
-    )
+
+    def display() -> ProgressLines | ProgressScreen:
+        return ProgressLines(console) if plain else ProgressScreen(console)
+
+    if options.prepare:
+        done = not study.prepare or prepared(plan, makers(), display, say) is not None
+        return 0 if done else 130
+    ran = run_study(plan, asked, console, makers(), display, say)
     if not ran.complete:
         console.print(Text(f"Stopped: {ran.why}. Resume with", "yellow"))
         console.print(Text(f"  {command}", "cyan"), soft_wrap=True)
@@ -178,7 +185,6 @@ def _entry(study: Study, file: Path) -> Entry:
 
 def _report_all(options: StudyOptions, console: Console) -> int:
     """Pages of all studies, an index with a forest plot, from a folder of raw results or from runs/."""
-    from burnish.studies.catalogue import waiting
     from burnish.studies.claim_file import names, read_study
     from burnish.studies.site import write_pages
     from burnish.studies.summary import Entry
@@ -196,10 +202,7 @@ def _report_all(options: StudyOptions, console: Console) -> int:
         file = next((one for one in files if one.is_file()), None)
         unrun = tuple(Verdict(claim, "not yet run") for claim in study.claims)
         entries.append(_entry(study, file) if file else Entry(study, None, unrun))
-    from burnish.papers import studies as catalogued
-
-    missing = {paper.id: waiting(paper.id) for paper in catalogued.ALL if paper.id not in names()}
-    write_pages(entries, missing, out)
+    write_pages(entries, out)
     console.print(
         Text.assemble((f"{out / 'README.md'}", "cyan"), ("   the summary of all studies", "dim")), soft_wrap=True
     )

@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "models": ("models", "list the named models, or fetch one"),
     "eval": ("evaluate", "pass@k and majority@k of a model on a task"),
     "eval-reward": ("eval_reward", "can a reward be trusted: accuracy, calibration, best-of-n"),
+    "overoptimise": ("overoptimise", "RL on a reward, and its worth by a gold standard on the way"),
     "arena": ("arena", "battles between models, judged in both orders, and their Elo"),
     "refusals": ("refusals", "why the replies of a dataset refuse, by a classifier"),
     "pairs": ("pairs", "preference data from a model, a task and a scorer"),

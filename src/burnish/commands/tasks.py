@@ -36,7 +36,7 @@ class TasksOptions:
     replies of a pair."""
 
     tasks: int = 2
-    """How many tasks are shown."""
+    """Number of rows that are shown."""
     columns: str | None = None
     """Columns of a dataset that have unusual names: prompt=text,answer=gold."""
     train_on: str = "all"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from burnish.config.flags import read
 from burnish.core.option import Option
@@ -34,11 +35,13 @@ class TestsOptions:
 
     out: str = ""
     """The JSONL file to write; it must not exist. Without it, only the measurements are printed."""
-    rule: Annotated[str, Option(choices=("hardtests", "acecoder"))] = "hardtests"
+    rule: Literal["hardtests", "acecoder"] = "hardtests"
     """How tests are made: hardtests or acecoder."""
     writer: str = ""
     """A model, or endpoint(URL, NAME), that first writes the tests: asserts for acecoder; inputs, generators, hacks and
     a validator for hardtests. Of a row it reads the prompt and the first right program."""
+    tasks: Annotated[int | None, Option(at_least=1)] = None
+    """Number of rows; by default all."""
     agree: Annotated[int, Option(at_least=1)] = 2
     """hardtests: how many right programs must give the same output."""
     seconds: Annotated[float, Option(above=0)] = 10.0
@@ -72,7 +75,6 @@ def main(words: list[str]) -> int:
 def _made(name: str, options: TestsOptions) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The rows that have tests now, and a summary."""
     from burnish.sandbox.code.limits import Limits
-    from burnish.tasks.data.files import read_rows
     from burnish.verifiers.code.grader import CodeGrader
     from burnish.verifiers.code.synthesis import Measured
 
@@ -84,20 +86,26 @@ def _made(name: str, options: TestsOptions) -> tuple[list[dict[str, Any]], dict[
     written = _written(name, options)
     grader = CodeGrader(limits, workers=1, isolated=not options.unsafe_code)
     try:
-        for rows in read_rows(name).values():
-            for index, row in enumerate(rows):
-                count += 1
-                with grader.box() as box:
-                    make = _hard if options.rule == "hardtests" else _filtered
-                    asked = dict(row) | (written[count - 1] if written else {})
-                    changed = make(box, asked, options, limits, dropped, rows.where(index))
-                    if changed is not None:
-                        kept.append(changed[0])
-                        _measure(box, changed[1], row, limits, measured)
+        for count, (where, row) in enumerate(_rows(name, options.tasks), 1):
+            with grader.box() as box:
+                make = _hard if options.rule == "hardtests" else _filtered
+                asked = dict(row) | (written[count - 1] if written else {})
+                changed = make(box, asked, options, limits, dropped, where)
+                if changed is not None:
+                    kept.append(changed[0])
+                    _measure(box, changed[1], row, limits, measured)
     finally:
         grader.end()
     summary = {"rows": count, "rows_with_tests": len(kept), "dropped": {k: n for k, n in dropped.items() if n}}
     return kept, {**summary, **_numbers(measured)}
+
+
+def _rows(name: str, tasks: int | None) -> list[tuple[str, dict[str, Any]]]:
+    """The first rows of the data, each with the place that an error names."""
+    from burnish.tasks.data.files import read_rows
+
+    found = ((table.where(i), row) for table in read_rows(name).values() for i, row in enumerate(table))
+    return list(islice(found, tasks))
 
 
 def _written(name: str, options: TestsOptions) -> list[dict[str, Any]]:
@@ -110,7 +118,6 @@ def _written(name: str, options: TestsOptions) -> list[dict[str, Any]]:
     from burnish.models.build import Models, build
     from burnish.models.known_models import resolve
     from burnish.score.judges import read_judge
-    from burnish.tasks.data.files import read_rows
 
     judge, settings = read_judge(options.writer), Settings()
     roles = dict(judge.models)
@@ -121,7 +128,7 @@ def _written(name: str, options: TestsOptions) -> list[dict[str, Any]]:
         (written.asserts_question, written.columns_of_asserts),
     )
     ask, read_answer = by_asserts if options.rule == "acecoder" else by_inputs
-    rows = [row for table in read_rows(name).values() for row in table]
+    rows = [row for _, row in _rows(name, options.tasks)]
     asked = [ask(str(row.get("prompt") or row.get("question") or ""), _solution(row) or "") for row in rows]
     return [{} if one.failed else read_answer(one.text) for (one,) in judge.ask(asked, step)]
 

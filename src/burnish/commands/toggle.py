@@ -11,6 +11,8 @@ from burnish.config.flags import read
 from burnish.core.option import Option
 from burnish.util.terminal import stdout_console
 
+COUNT = 256  # rows of a task without an end
+
 
 @dataclass(frozen=True)
 class ToggleOptions:
@@ -21,13 +23,13 @@ class ToggleOptions:
     reward `toggled` checks that it obeys. A thought is what stands in <think> tags, or before the last --mark."""
 
     task: str = ""
-    """Demonstrations: a dataset, or a built-in task, of which --tasks rows are taken."""
+    """Demonstrations: a dataset, or a built-in task."""
     out: str = ""
     """The .jsonl file to write; it must not exist."""
     mark: str = "answer:"
     """Where replies have no tags: the words with which the answer begins."""
-    tasks: Annotated[int, Option(at_least=1)] = 256
-    """Rows of a task without an end."""
+    tasks: Annotated[int | None, Option(at_least=1)] = None
+    """Number of rows; by default all rows of a dataset, or 256 of a task without an end."""
     columns: str | None = None
     """Columns that have unusual names: prompt=text."""
     json: bool = False
@@ -44,6 +46,7 @@ def main(words: list[str]) -> int:
         raise ValueError(
             "say what is read and where a new .jsonl file is written: burnish toggle --task data.jsonl --out both.jsonl"
         )
+    from burnish.datagen.stored_rows import rows_asked
     from burnish.datagen.toggle import toggled_rows
     from burnish.tasks.replies import cut_to_replies
     from burnish.tasks.resolve import resolve_task
@@ -52,8 +55,7 @@ def main(words: list[str]) -> int:
     cut_to_replies(source)
     if "demo" not in source.gives:
         raise ValueError(f"task {options.task!r} has no demonstrations; give it a file with prompts and completions")
-    size = source.size("train")
-    tasks = [source.task("train", i) for i in range(options.tasks if size is None else size)]
+    tasks = [source.task("train", i) for i in range(rows_asked(source.size("train"), options.tasks, COUNT))]
     rows = [row for task in tasks for row in toggled_rows(task, options.mark)]
     if not rows:
         raise ValueError(f"no reply of {options.task} has a thought in <think> tags or before {options.mark!r}")

@@ -21,7 +21,7 @@ from burnish.learn.term import Term
 from burnish.methods.table import Entry, find
 from burnish.tasks.source import Source
 
-_SETTINGS = ("updates", "minibatches", "logp_temperature", "embed", "rest", "move", "search")
+_SETTINGS = ("updates", "minibatches", "logp_temperature", "embed", "rest", "move", "search", "learners")
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def _chained(phase: Phase, stage: str, atoms: Sequence[Part]) -> Phase:
 
 
 def _learn(plan: Learn, terms: tuple[Term, ...], changed: dict[str, object]) -> Learn:
-    return Learn(*terms, **{**{name: getattr(plan, name) for name in _SETTINGS}, **changed})
+    return Learn(*terms, **{**plan.settings(), **changed})
 
 
 def _names(method: Method, stage: str) -> list[str]:

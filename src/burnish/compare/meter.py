@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,11 +14,9 @@ from burnish.compare.budget import Spent
 from burnish.core.step import Step
 from burnish.core.types import Group
 from burnish.engine.feed import Feed
-from burnish.engine.mixture import Mix
-from burnish.engine.protocol import Engine
-from burnish.engine.request import OnSample, Request, Sample, StopRule
+from burnish.engine.protocol import ALONE, Engine, GenerateOptions
+from burnish.engine.request import Request, Sample
 from burnish.forward.module import decoder
-from burnish.forward.runner import ModelRunner
 from burnish.learn.batch import claims
 from burnish.learn.learn import Learn, Move, descend, plan_of
 from burnish.run.train import Run
@@ -72,11 +70,7 @@ class Meter:
             self._update(batch, plan)
             move(batch, plan, step)
 
-        settings = {
-            name: getattr(plan, name)
-            for name in ("updates", "minibatches", "logp_temperature", "embed", "rest", "search")
-        }
-        return Learn(*plan.terms, **settings, move=counted)
+        return Learn(*plan.terms, **{**plan.settings(), "move": counted})
 
     def _update(self, batch: list[Group], plan: Learn) -> None:
         claimed = claims(batch, plan.terms)
@@ -93,26 +87,18 @@ class _CountedEngine:
         self.engine, self.meter, self.weights = engine, meter, weights
         self.start, self.publish, self.end = engine.start, engine.publish, engine.end
 
-    def generate(
-        self,
-        requests: list[Request],
-        others: Sequence[ModelRunner] = (),
-        mix: Mix | None = None,
-        stop_rule: StopRule | None = None,
-        on_sample: OnSample | None = None,
-        feed: Feed | None = None,
-    ) -> list[Sample]:
+    def generate(self, requests: list[Request], options: GenerateOptions = ALONE) -> list[Sample]:
         """Generate and count: a shared prompt is counted once, and every model of a mixture counts all tokens."""
         self.meter.sampling = True
         try:
-            fed = None if feed is None else _CountedFeed(feed)
-            samples = self.engine.generate(requests, others, mix, stop_rule, on_sample, fed)
+            fed = None if options.feed is None else _CountedFeed(options.feed)
+            samples = self.engine.generate(requests, replace(options, feed=fed))
             requests = [*requests, *(fed.taken if fed else ())]
         finally:
             self.meter.sampling = False
         sampled = sum(len(sample.tokens) for sample in samples)
         prompts = {tuple(request.prompt.tolist()) for request in requests}
-        weights = self.weights + sum(_weights(runner.module) for runner in others)
+        weights = self.weights + sum(_weights(runner.module) for runner in options.others)
         new = sum(not request.said for request in requests)  # replies that continue were counted before
         self.meter.add(sampled=sampled, samples=new, flops=2.0 * weights * (sampled + sum(map(len, prompts))))
         return samples

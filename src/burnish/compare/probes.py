@@ -7,14 +7,18 @@ from functools import cache
 
 from burnish.core.call_syntax import read_call
 from burnish.core.roles import Role
+from burnish.evals.beside import divergence, pairs_ranked
+from burnish.evals.between import interpolated
 from burnish.evals.pair_steps import pair_steps
 from burnish.evals.probed import Asked, Measures, answers, early_answers, right_replies
+from burnish.evals.writing import written
 from burnish.models.build import Models, build
 from burnish.models.known_models import resolve
 from burnish.run.train import Run
 
 Probe = Callable[..., Measures]
-PROBES: dict[str, Probe] = {one.__name__: one for one in (answers, right_replies, early_answers, pair_steps)}
+_ALL = (answers, right_replies, early_answers, pair_steps, written, interpolated, divergence, pairs_ranked)
+PROBES: dict[str, Probe] = {one.__name__: one for one in _ALL}
 
 
 def probed(run: Run, probes: Sequence[str], tasks: int) -> Measures:

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from burnish.compose.chunked import chunked
 from burnish.compose.curricula import drawn
 from burnish.compose.idle import without_idle_models
-from burnish.compose.multi_turn import played
+from burnish.compose.multi_turn import SEVERAL_TURNS, played
 from burnish.compose.oracle import with_oracle
+from burnish.compose.own_seats import learned_apart
 from burnish.compose.played_on import played_on
 from burnish.compose.rewards import with_scorers
 from burnish.compose.seats import Opponent, seated
@@ -54,28 +55,61 @@ class Additions:
     waits: bool = False
 
 
-Pass = Callable[[Method, Additions], Method]
-PASSES: tuple[tuple[str, Pass], ...] = (
-    ("episodes in place of replies", lambda method, run: played(method, run.source)),
-    ("an opponent at the other seats", lambda method, run: seated(method, run.opponent) if run.opponent else method),
-    ("prompts by a curriculum", lambda method, run: drawn(method, run.draw, run.source)),
-    ("swapped parts", lambda method, run: swapped(method, run.swap) if run.swap else method),
-    ("rewards and shapes", lambda method, run: with_scorers(method, run.rewards, run.shapes, run.drop)),
-    ("a preference oracle", lambda method, run: with_oracle(method, run.oracle, run.drop)),
-    ("no model that nothing reads", lambda method, run: without_idle_models(method)),
-    ("episodes that outlive a step", lambda method, run: _waiting(method, run)),
-    ("replies in chunks", lambda method, run: chunked(method) if run.chunk is not None else method),
+@dataclass(frozen=True)
+class Pass:
+    """One rewriting of a method, and when it has something to do."""
+
+    what: str
+    when: Callable[[Method, Additions], object]
+    apply: Callable[[Method, Additions], Method]
+
+
+PASSES = (
+    Pass(
+        "episodes in place of replies",
+        lambda _, run: SEVERAL_TURNS & run.source.gives,
+        lambda method, run: played(method, run.source),
+    ),
+    Pass(
+        "an opponent at the other seats",
+        lambda _, run: run.opponent,
+        lambda method, run: seated(method, run.opponent) if run.opponent else method,
+    ),
+    Pass("prompts by a curriculum", lambda _, run: run.draw, lambda method, run: drawn(method, run.draw, run.source)),
+    Pass("swapped parts", lambda _, run: run.swap, lambda method, run: swapped(method, run.swap or "")),
+    Pass(
+        "rewards and shapes",
+        lambda _, run: True,
+        lambda method, run: with_scorers(method, run.rewards, run.shapes, run.drop),
+    ),
+    Pass(
+        "a preference oracle",
+        lambda _, run: run.oracle,
+        lambda method, run: with_oracle(method, run.oracle, run.drop),
+    ),
+    Pass("no model that nothing reads", lambda _, run: True, lambda method, run: without_idle_models(method)),
+    Pass(
+        "models of their own for other seats",
+        lambda _, run: run.opponent and run.opponent.learners,
+        lambda method, run: learned_apart(method, run.opponent) if run.opponent else method,
+    ),
+    Pass(  # --train-when and --step-deadline ask for it, and --chunk where the method plays episodes
+        "episodes that outlive a step",
+        lambda method, run: run.waits or (run.chunk is not None and _plays(method)),
+        lambda method, run: played_on(method),
+    ),
+    Pass("replies in chunks", lambda _, run: run.chunk is not None, lambda method, run: chunked(method)),
 )
 
 
-def _waiting(method: Method, run: Additions) -> Method:
-    """--train-when and --step-deadline ask for it, and --chunk where the method plays episodes."""
-    plays = run.chunk is not None and any(phase.rollout.playing is not None for phase in method.phases)
-    return played_on(method) if run.waits or plays else method
+def _plays(method: Method) -> bool:
+    return any(phase.rollout.playing is not None for phase in method.phases)
 
 
 def composed(method: Method, run: Additions) -> Method:
-    """The method of a run: what was built, after every pass."""
-    for _, apply in PASSES:
-        method = replace(apply(method, run), name=run.name)
+    """The method of a run: what was built, after every pass that has something to do."""
+    method = replace(method, name=run.name)
+    for one in PASSES:
+        if one.when(method, run):
+            method = replace(one.apply(method, run), name=run.name)
     return method

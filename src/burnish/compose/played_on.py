@@ -12,6 +12,9 @@ the long run: 1/s as many as are trained on are being played (over-provisioning)
 
 Each token has the version of the weights that sampled it, and its log-prob under them. `--chunk` alone repeats itself
 bit for bit; with the other two it is the clock on the wall that decides which step learns from an episode.
+
+Of several ranks each plays the episodes of its portion of the tasks, and ends a step by these. After each step all know
+how far the episodes of all are, so that the checkpoint of one holds them, and a resumed run divides them anew.
 """
 
 from __future__ import annotations
@@ -26,12 +29,14 @@ from typing import Any
 from burnish.core.method import Method, Phase
 from burnish.core.parts import Rollout
 from burnish.core.state import State
-from burnish.core.step import UNFINISHED, Settings, Step
+from burnish.core.step import UNFINISHED, Notes, Settings, Step
 from burnish.core.types import Clock, Group, Task
+from burnish.core.types_json import group_from_record, group_to_record
+from burnish.models.ranks import Ranks
 from burnish.rollout.episode import Episode
 from burnish.rollout.episode_records import bring_to, record_of
-from burnish.rollout.play import Arriving, Playing, note_episodes
-from burnish.rollout.starts import Reply, write_arriving
+from burnish.rollout.play import Arriving, Playing, note_episodes, play_arriving
+from burnish.rollout.starts import Reply
 
 _REPLAYS = 32  # episodes that are brought to their place at the same time when a run is resumed
 
@@ -53,11 +58,15 @@ class OpenGroup:
 
 
 class PlayedOn:
-    """The groups that are being played, oldest first. Stateful: a checkpoint holds what was said in them."""
+    """The groups that are being played, oldest first. Stateful: a checkpoint holds what was said in them.
+
+    elsewhere: the records of those that other ranks play
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.groups: list[OpenGroup] = []
+        self.elsewhere: list[dict[str, Any]] = []
         self._stored: list[dict[str, Any]] = []
 
     def episodes(self) -> list[Episode]:
@@ -68,8 +77,9 @@ class PlayedOn:
         """How many episodes are still being played."""
         return len(self.episodes())
 
-    def state_dict(self) -> State:
-        stored = [
+    def records(self) -> list[dict[str, Any]]:
+        """The groups as plain values."""
+        return [
             {
                 "born": [group.born.step, group.born.tick],
                 "place": group.place,
@@ -77,14 +87,19 @@ class PlayedOn:
             }
             for group in self.groups
         ]
-        return {"groups": stored or self._stored}
+
+    def state_dict(self) -> State:
+        return {"groups": sorted([*self.records(), *self.elsewhere], key=_order) or self._stored}
 
     def load_state_dict(self, state: State) -> None:
         self._stored = list(state["groups"])
 
     def resume(self, step: Step, draw: Callable[[Step], list[Task]], playing: Playing) -> None:
-        """After a resume: draw the tasks of the stored groups again, and play their episodes up to where they were."""
-        stored, self._stored = self._stored, []
+        """After a resume: draw the tasks of the stored groups again, and play their episodes up to where they were.
+
+        Each rank has its portion of them.
+        """
+        stored, self._stored = step.models.ranks.portion(self._stored), []
         resumed: list[tuple[Episode, dict[str, Any]]] = []
         tasks: dict[Clock, list[Task]] = {}
         for one in stored:
@@ -98,6 +113,10 @@ class PlayedOn:
         if resumed:
             with ThreadPoolExecutor(min(_REPLAYS, len(resumed)), "resume") as pool:
                 list(pool.map(lambda both: bring_to(*both), resumed))
+
+
+def _order(record: dict[str, Any]) -> tuple[int, ...]:
+    return (*record["born"], record["place"])
 
 
 class Enough(Arriving):
@@ -138,21 +157,25 @@ def playing_on(rollout: Rollout, playing: Playing, opened: PlayedOn, draw: Calla
     def call(tasks: list[Task], step: Step) -> list[Group]:
         if step.measures:
             return rollout.call(tasks, step)
-        if step.models.ranks.divides:
-            raise ValueError(
-                "episodes that wait for the next step do not work with several --ranks: environments answer each rank "
-                "at another time; leave out --chunk, --train-when and --step-deadline, or --ranks"
-            )
+        ranks = step.models.ranks
+        if not ranks.divides:
+            return [seat for group in play(list(enumerate(tasks)), step) for seat in playing.groups(group.episodes)]
+        own, notes = replace(step, notes=Notes()), step.notes
+        with ranks.apart():
+            done = play(ranks.portion(list(enumerate(tasks))), own)
+        return _of_all(ranks, [(group, playing.groups(group.episodes)) for group in done], own.notes, notes)
+
+    def play(numbered: list[tuple[int, Task]], step: Step) -> list[OpenGroup]:
+        """The groups that are done in this step; the others wait."""
         opened.resume(step, draw, playing)
         for episode in opened.episodes():
             episode.models = step.models
-        new = [OpenGroup(step.clock, i, episodes) for i, episodes in enumerate(playing.begin(tasks, step))]
+        begun = playing.begin([task for _, task in numbered], step)
+        new = [OpenGroup(step.clock, i, episodes) for (i, _), episodes in zip(numbered, begun, strict=True)]
         groups = [*opened.groups, *new]
-        if any(episode.other is not None for group in new for episode in group.episodes):
-            raise ValueError("episodes with --opponent are played in rounds; leave out --train-when, --chunk and so on")
         last = step.clock.step == step.clock.of - 1
         try:
-            write_arriving(Enough(groups, step.settings, last=last), playing.who, step)
+            play_arriving(Enough(groups, step.settings, last=last), step)
         except BaseException:
             for group in groups:
                 for episode in group.episodes:
@@ -162,9 +185,29 @@ def playing_on(rollout: Rollout, playing: Playing, opened: PlayedOn, draw: Calla
         opened.groups = [group for group in groups if not group.over]
         note_episodes([episode for group in done for episode in group.episodes], step)
         step.notes.count(UNFINISHED, opened.replies())
-        return [seat for group in done for seat in playing.groups(group.episodes)]
+        return done
+
+    def _of_all(ranks: Ranks, done: list[tuple[OpenGroup, list[Group]]], own: Notes, notes: Notes) -> list[Group]:
+        """The groups that are done on any rank, in the order of one process; notes gets what all ranks noted."""
+        finished = [[*_place(group), [group_to_record(seat) for seat in seats]] for group, seats in done]
+        mine = {_place(group): seats for group, seats in done}
+        by_place: dict[tuple[int, ...], list[Group]] = {}
+        opened.elsewhere = []
+        told: dict[str, Any] = {"done": finished, "open": opened.records(), "notes": own.state_dict()}
+        for rank, (head, _) in enumerate(ranks.gather_values(told)):
+            notes.absorb(head["notes"])
+            opened.elsewhere += head["open"] if rank != ranks.rank else []
+            for *place, seats in head["done"]:
+                at = tuple(place)
+                by_place[at] = mine[at] if rank == ranks.rank else [group_from_record(seat) for seat in seats]
+        return [seat for at in sorted(by_place) for seat in by_place[at]]
 
     return replace(rollout, name=f"{rollout.name}, some played on", call=call, state=(*rollout.state, opened))
+
+
+def _place(group: OpenGroup) -> tuple[int, ...]:
+    """Where a group stands among all: by the step that drew it, and its place there."""
+    return group.born.step, group.born.tick, group.place
 
 
 def played_on(method: Method) -> Method:

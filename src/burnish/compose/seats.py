@@ -6,13 +6,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from burnish.core.method import Method, Role, frozen, snapshot
+from burnish.core.method import Method, Role, frozen, snapshot, trained
 from burnish.tasks.task_set import Playing
 
 EVERY = 10  # steps between two snapshots, by default
 SIZE = 4  # members of a league, by default
 _SNAPSHOT = re.compile(r"snapshot(?:\(\s*(\d+)\s*\))?")
 _LEAGUE = re.compile(r"league(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?")
+_OWN = re.compile(r"own(?:\(\s*(.+?)\s*\))?")
 _SEAT = re.compile(r"(\w+)\s*=\s*(.+)")
 
 
@@ -21,11 +22,13 @@ class Opponent:
     """The models of the other seats, by name: in training and in held-out evaluation; and the roles they need.
 
     train is a league: each task is played against one of them. By seat where seats have models of their own.
+    learners: those of the models that are trained, each from what it says in its seats.
     """
 
     train: tuple[Playing, ...]
     heldout: Playing
     roles: Mapping[str, Role]
+    learners: tuple[str, ...] = ()
 
     def models(self) -> list[str]:
         """The names of the models that play in training."""
@@ -40,6 +43,7 @@ def read_opponent(text: str) -> Opponent:
     start           the policy as it was at the start
     snapshot(K)     the policy as it was at most K steps ago
     league(N, K)    one of the policy's last N snapshots, one of which is renewed every K steps; each task has its own
+    own             a model of their own that is trained, too, from the policy's start; own(MODEL) from another
     SEAT=WHAT,...   by seat: user=runs/user/model,judge=start; seats that are not named are the policy's
     anything else   a model by its name or directory
 
@@ -52,6 +56,7 @@ def read_opponent(text: str) -> Opponent:
     train: dict[str, str] = {}
     heldout: dict[str, str] = {}
     roles: dict[str, Role] = {}
+    learners: list[str] = []
     for piece, match in zip(pieces, named, strict=True):
         if match is None or match[1] in train:
             raise ValueError(f"--opponent {text}: {piece!r} is no SEAT=MODEL, or names a seat again; write user=start")
@@ -61,7 +66,8 @@ def read_opponent(text: str) -> Opponent:
         assert isinstance(one.train[0], str) and isinstance(one.heldout, str)
         train[match[1]], heldout[match[1]] = one.train[0], one.heldout
         roles |= one.roles
-    return Opponent((train,), heldout, roles)
+        learners += one.learners
+    return Opponent((train,), heldout, roles, tuple(learners))
 
 
 def _everywhere(text: str, name: str) -> Opponent:
@@ -82,9 +88,15 @@ def _everywhere(text: str, name: str) -> Opponent:
             raise ValueError(f"--opponent {text}: a league has 1 or more members, one renewed every 1 or more steps")
         members = {f"league{i}": snapshot("policy", size * every, offset=(i + 1) * every) for i in range(size)}
         return Opponent(tuple(members), "start", {**members, **start})
+    if owned := _OWN.fullmatch(text):
+        if owned[1] is None:
+            return Opponent((name,), "start", {name: trained(), **start}, (name,))
+        first = f"{name}_start"
+        return Opponent((name,), first, {name: trained(owned[1]), first: frozen(owned[1])}, (name,))
     if "(" in text:
         raise ValueError(
-            f"--opponent is {text!r}; it is self, start, snapshot(10), league(4, 10), or a model's name or directory"
+            f"--opponent is {text!r}; it is self, start, snapshot(10), league(4, 10), own, or a model's name or "
+            "directory"
         )
     return Opponent((name,), name, {name: frozen(text)})
 

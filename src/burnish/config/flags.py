@@ -148,11 +148,11 @@ def booleans_of(kinds: dict[str, object]) -> dict[str, tuple[str, ...]]:
 
 
 def flags_of(kind: Any) -> list[Flag]:
-    """The flags of a dataclass: one per field."""
+    """The flags of a dataclass: one per field, its own before those that it shares with other commands."""
     kinds, docs = typing.get_type_hints(kind), field_docs(kind)
     return [
         Flag(f.name, type_name(kinds[f.name]), _default(f.default), docs.get(f.name, ""))
-        for f in dataclasses.fields(kind)
+        for f in sorted(dataclasses.fields(kind), key=lambda f: f.name not in kind.__annotations__)
     ]
 
 
@@ -187,6 +187,8 @@ def type_name(kind: Any) -> str:
     """The name of a type in help texts: int, number, text, on/off."""
     if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
         return " or ".join(type_name(member) for member in typing.get_args(kind) if member is not type(None))
+    if typing.get_origin(kind) is typing.Literal:
+        return "text"
     return {int: "int", float: "number", str: "text", bool: "on/off"}.get(kind, str(getattr(kind, "__name__", kind)))
 
 

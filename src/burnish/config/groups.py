@@ -6,7 +6,7 @@ The class of an option is its group in --help-all, in the order below; the docst
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from burnish.config.denoising import Denoising
 from burnish.config.filling import Filling
@@ -90,7 +90,7 @@ class Data:
     max_length: CountOrNone = None
     """The longest row of a dataset, in tokens: prompt and reply, or prompt and max_new_tokens where replies are
     sampled. By default the model's context."""
-    on_long: Annotated[str, Option(choices=("drop", "truncate", "stop"))] = "drop"
+    on_long: Literal["drop", "truncate", "stop"] = "drop"
     """What to do with longer rows: drop leaves them out, truncate cuts replies at their end and prompts at their
     beginning, stop ends the run before it starts."""
     train_on: Annotated[str, Option(choices=TRAIN_ON)] = "all"
@@ -109,7 +109,7 @@ class Data:
 class Optimisation:
     """Learning rate and optimiser"""
 
-    lr_schedule: Annotated[str, Option(choices=("constant", "linear", "cosine"))] = "constant"
+    lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
     """constant, linear or cosine, after the warm-up."""
     lr_warmup: Amount = 0
     """Steps of linear learning-rate warm-up; below 1, a share of all steps."""
@@ -136,7 +136,7 @@ class Evaluation:
     """Held-out tasks for the evaluations before and after; 0 turns them off."""
     eval_every: CountOrZero = may_change(10)
     """Steps between the smaller held-out evaluations during the run; 0 turns them off."""
-    eval_measure: Annotated[str, Option(choices=("auto", "accuracy", "sampled", "reward", "loss"))] = "auto"
+    eval_measure: Literal["auto", "accuracy", "sampled", "reward", "loss"] = "auto"
     """The held-out score, by which early stopping and the best checkpoint go. auto follows what is learned from: the
     accuracy of sampled replies, their mean reward where it is graded or learned, the NLL of demonstrations, the pairs
     in the right order. accuracy: that of the greedy reply; sampled; reward; or loss, the method's own measure of given
@@ -166,7 +166,7 @@ class Saving:
     keep_best: bool = may_change(True)
     """Also keep the checkpoint with the best held-out score of those that are saved; RUN/best is a link to its
     model."""
-    product: Annotated[str, Option(choices=("last", "best"))] = may_change("last")
+    product: Literal["last", "best"] = may_change("last")
     """Which weights the final model has: last, those of the last step; or best, those of the best held-out score."""
     merge: bool = False
     """Save the final model with the LoRA adapters merged into the weights."""
@@ -220,7 +220,7 @@ class Rewards:
     """Score each group as soon as it is sampled, while others are still being sampled, with this many concurrent calls
     of the reward function; for functions that wait (for a server) and score each reply by itself. 0: one call a step,
     after sampling."""
-    on_reward_failure: Annotated[str, Option(choices=("zero", "drop"))] = may_change("zero")
+    on_reward_failure: Literal["zero", "drop"] = may_change("zero")
     """What to do with a reply whose reward failed or took too long: zero scores it 0, drop removes it from the
     batch."""
     max_reward_failures: Annotated[float, Option(at_least=0, at_most=1)] = may_change(0.5)
@@ -249,11 +249,13 @@ class Agents:
     agent_pays: bool = False
     """The number that the agent returns or posts is the reward, in place of the task's verifier."""
     opponent: str | None = None
-    """Who has the other seats of an environment: self, start, snapshot(10), league(4, 10), a model, or SEAT=MODEL for
-    each seat (docs/environments.md)."""
+    """Who has the other seats of an environment: self, start, snapshot(10), league(4, 10), own (a model that is
+    trained, too), a model, or SEAT=MODEL for each seat (docs/environments.md)."""
+    seat: str | None = None
+    """With --opponent: the policy's seat; by default the environment's first."""
     turns: Count = 16
     """With an environment, tools or an agent: the most replies of one episode."""
-    cut_turn: Annotated[str, Option(choices=("close", "end"))] = "close"
+    cut_turn: Literal["close", "end"] = "close"
     """What follows a reply of an episode that was cut at --max-new-tokens: close writes the template's end of turn, as
     the environment, and plays on; end lets the environment answer it and ends the episode."""
     env_timeout: Seconds = may_change(60.0)
@@ -277,7 +279,7 @@ class Records:
     diagnose_every: CountOrZero = may_change(0)
     """Preference methods: every so many steps, measure the entanglement of the gradients of preferred and other
     replies, and the probability of the ten likeliest tokens, on 8 pairs (one forward pass each); 0: never."""
-    on_nan: Annotated[str, Option(choices=("skip", "stop"))] = may_change("skip")
+    on_nan: Literal["skip", "stop"] = may_change("skip")
     """A batch with NaN or infinity in a reward, loss or gradient changes no weights and is kept in the run folder.
     skip: continue, but stop after three such steps in a row; stop: stop at once."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from burnish.config.option_kinds import Count, CountOrNone, CountOrZero, Seconds, may_change
 from burnish.core.option import Option
@@ -31,12 +31,12 @@ class SamplingAhead:
 class Engines:
     """Engines"""
 
-    engine: Annotated[str, Option(choices=("local", "process", "vllm"))] = "local"
+    engine: Literal["local", "process", "vllm"] = "local"
     """The engine that samples the policy's replies: local (burnish, with the trained weights themselves), process (the
     same in a subprocess, on a copy), vllm (vLLM in its own Python environment)."""
     vllm_python: str | None = may_change(None)
     """The Python that has vLLM; by default that of an environment `vllm` next to this one, or this one."""
-    on_mismatch: Annotated[str, Option(choices=("stop", "warn"))] = may_change("stop")
+    on_mismatch: Literal["stop", "warn"] = may_change("stop")
     """What to do if an engine's log-probs show that it does not run the trained weights: stop the run, or warn and
     continue."""
 
@@ -45,7 +45,7 @@ class Engines:
 class RayOptions:
     """Ray"""
 
-    on: Annotated[str, Option(choices=("here", "ray"))] = "here"
+    on: Literal["here", "ray"] = "here"
     """Where the run executes: here, in this process; or ray: samplers, graders and the trainer are Ray actors
     (docs/async.md)."""
     ray_address: str | None = may_change(None)
@@ -56,10 +56,10 @@ class RayOptions:
     """On Ray: actors that score."""
     spares: CountOrZero = may_change(1)
     """On Ray: idle actors of each role, the trainer's too, that replace a lost one."""
-    unit: Count = 4
-    """On Ray: tasks in one unit of work. The size changes the last bits of the log-probs; which worker has a unit does
-    not."""
-    order: Annotated[str, Option(choices=("fixed", "free"))] = "fixed"
+    unit: CountOrNone = None
+    """On Ray: tasks in one unit of work; by default 4, and of episodes the tasks of a step divided by the samplers, so
+    that each has many under way. The size changes the last bits of the log-probs; which worker has a unit does not."""
+    order: Literal["fixed", "free"] = "fixed"
     """On Ray: fixed learns from the replies of step t in step t, repeatable bit for bit; free samples from the newest
     weights and learns from the units that finish first, at most `lag` steps old."""
     replacements: CountOrZero = may_change(20)

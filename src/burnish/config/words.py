@@ -97,6 +97,7 @@ COUNTERPARTS: dict[str, str] = {
     "save_every": "save_steps save_freq save_interval checkpoint_every trainer.save_freq",
     "eval_every": "eval_steps eval_freq test_freq evaluation_steps trainer.test_freq",
     "eval_tasks": "max_eval_samples eval_samples max_val_samples",
+    "tasks": "limit max_rows num_rows max_examples num_examples max_problems num_problems",
     "keep": "save_total_limit max_checkpoints_to_keep trainer.max_actor_ckpt_to_keep",
     "product best": "load_best_model_at_end",
     "patience": "early_stopping_patience early_stopping",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from burnish.core.learners import apart
 from burnish.core.method import Method, Phase
 from burnish.core.parts import Part, Rollout, split_score
 from burnish.core.pending_step import PartialStep, Sampled, SampleSource, Seconds, Trail
@@ -176,7 +177,7 @@ def sample_and_score(phase: Phase, tasks: list[Task], step: Step, seconds: Secon
     else:
         groups = work(tasks, step, PartialStep(step.clock.step, step.phase, seconds=seconds, trail=trail))
     groups = through(late, "score", groups, step, seconds, trail)
-    note_samples(groups, step.notes, step.product)
+    note_by_learner(groups, step)
     return groups
 
 
@@ -189,7 +190,7 @@ def roll_out(phase: Phase, tasks: list[Task], step: Step, seconds: Seconds) -> l
 def score_groups(phase: Phase, groups: list[Group], step: Step, seconds: Seconds, trail: Trail) -> list[Group]:
     """score"""
     groups = through(phase.score, "score", groups, step, seconds, trail)
-    note_samples(groups, step.notes, step.product)
+    note_by_learner(groups, step)
     return groups
 
 
@@ -201,7 +202,8 @@ def learn_from(phase: Phase, groups: list[Group], step: Step, seconds: Seconds, 
             step.models.ranks.require_same("the traces to learn from", fingerprint(groups))
     step.notes.count("traces", sum(len(group.traces) for group in groups))
     if step.settings.lag or step.settings.chunk:
-        _note_staleness(groups, step)
+        for own, inside in apart(groups, step):
+            _note_staleness(own, inside)
     with timed(seconds, "learn"):
         phase.learn.call(groups, step)
     if phase.draw.saw is not None:
@@ -233,6 +235,12 @@ def _finite(part: Rollout | Part, given: list[Any], step: Step) -> list[Group]:
         step.drop(groups, f"refused after {part.name}")
         return []
     return groups
+
+
+def note_by_learner(groups: list[Group], step: Step) -> None:
+    """Add the metrics of samples, those of each trained model by itself."""
+    for own, inside in apart(groups, step):
+        note_samples(own, inside.notes, step.product)
 
 
 def note_samples(groups: list[Group], notes: Notes, author: str) -> None:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import types
 import typing
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
-from typing import Annotated
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Annotated, Literal
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Option:
     """The help text of an option and the values that are valid; the metadata of a typing.Annotated type.
 
     unlimited  infinity is valid and means "no limit"
-    choices    the only valid values
+    choices    the only valid values, where they are the names of a table; else the type is a Literal, which sets them
     reason     why the range is what it is, for the message about a value outside of it
     bare       the choice that a switch means: its flag without a value, or true; false is then the first choice
     None, and a schedule (any callable), are always within the range.
@@ -76,11 +77,14 @@ ANY = Option()
 
 
 def typed(annotation: object) -> tuple[object, Option]:
-    """A type without its Option, and the Option; ANY for a type without one."""
-    if typing.get_origin(annotation) is not Annotated:
-        return annotation, ANY
-    plain, *metadata = typing.get_args(annotation)
-    return plain, next((item for item in metadata if isinstance(item, Option)), ANY)
+    """A type without its Option, and the Option; ANY for a type without one. A Literal is a text with these choices."""
+    plain, *metadata = typing.get_args(annotation) if typing.get_origin(annotation) is Annotated else (annotation,)
+    option = next((item for item in metadata if isinstance(item, Option)), ANY)
+    members = typing.get_args(plain) if typing.get_origin(plain) in (typing.Union, types.UnionType) else (plain,)
+    texts = tuple(text for one in members if typing.get_origin(one) is Literal for text in typing.get_args(one))
+    if not texts:
+        return plain, option
+    return (str | None if type(None) in members else str), replace(option, choices=texts)
 
 
 @functools.cache

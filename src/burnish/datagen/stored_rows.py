@@ -31,6 +31,12 @@ def row_of(task: Task, completion: str | None = None) -> dict[str, Any]:
     return row
 
 
+def rows_asked(size: int | None, tasks: int | None, endless: int) -> int:
+    """How many rows a command reads: --tasks of them, by default all `size`, or `endless` of a task without an end."""
+    wanted = tasks or (endless if size is None else size)
+    return wanted if size is None else min(wanted, size)
+
+
 def prompts_of(source: Source, count: int) -> list[str]:
     """The prompts of an evaluation: all rows of a dataset, or `count` held-out ones of a task without an end."""
     if datasets_of(source):

@@ -226,6 +226,19 @@ class RunningBatch:
         rows.done[at] |= ended | (count >= rows.limit[at])
 
 
+def sampling_of(requests: Sequence[Request]) -> dict[str, Sequence[float]]:
+    """How requests are sampled, as state of their rows (`RunningBatch.put`)."""
+    return {
+        "factor": [1.0 / r.temperature if r.temperature else 1.0 for r in requests],
+        "greedy": [r.temperature == 0 for r in requests],
+        "top_k": [r.top_k for r in requests],
+        "top_p": [r.top_p for r in requests],
+        "min_p": [r.min_p for r in requests],
+        "penalty": [r.repetition_penalty for r in requests],
+        "as_drawn": [r.as_drawn for r in requests],
+    }
+
+
 def mates_among(roots: Sequence[int]) -> int:
     """4 or 2, if of the rows so many at a time share their root; else 1.
 

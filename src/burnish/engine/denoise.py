@@ -8,17 +8,14 @@ is T times as much; at 0 the picture is the ODE's from its own beginning, and it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from burnish.core.canvas import Chain
 from burnish.core.randomness import generator
-from burnish.engine.feed import Feed, in_rounds
-from burnish.engine.mixture import Mix
-from burnish.engine.request import OnSample, Request, Sample, StopRule, room_in
+from burnish.engine.protocol import ALONE, GenerateOptions
+from burnish.engine.request import Request, Sample, room_in
 from burnish.forward.denoise import Denoising, estimate, pixels_of
 from burnish.forward.gaussian import SAMPLERS, log_density, step
 from burnish.forward.paths import evaluating
@@ -36,27 +33,17 @@ class DenoiseEngine:
         self.runner, self.known, self.context = runner, known, context
 
     @torch.no_grad()
-    def generate(
-        self,
-        requests: list[Request],
-        others: Sequence[ModelRunner] = (),
-        mix: Mix | None = None,
-        stop_rule: StopRule | None = None,
-        on_sample: OnSample | None = None,
-        feed: Feed | None = None,
-    ) -> list[Sample]:
+    def generate(self, requests: list[Request], options: GenerateOptions = ALONE) -> list[Sample]:
         """A sample for each request, in order (engine/protocol.py)."""
-        if others or mix is not None:
+        if options.others or options.mix is not None:
             raise ValueError("a model that draws cannot be mixed with others token by token")
         if any(request.filtered or request.said for request in requests):
             raise ValueError(
                 "a model that draws makes whole pictures; leave out --top-p, --top-k, --min-p, --repetition-penalty, "
                 "--chunk and methods that continue a reply"
             )
-        if feed is not None:
-            return in_rounds(
-                lambda some, told: self.generate(some, others, mix, stop_rule, told), requests, on_sample, feed
-            )
+        if options.feed is not None:
+            return options.in_rounds(self.generate, requests)
         by_noise: dict[float, list[int]] = {}
         for number, request in enumerate(requests):
             room_in(self.context, len(request.prompt))
@@ -68,8 +55,8 @@ class DenoiseEngine:
                     some = numbers[begin : begin + ROWS]
                     for number, sample in zip(some, self._drawn([requests[i] for i in some], noise), strict=True):
                         samples[number] = sample
-                        if on_sample is not None:
-                            on_sample(number, sample)
+                        if options.on_sample is not None:
+                            options.on_sample(number, sample)
         return [samples[number] for number in range(len(requests))]
 
     def _drawn(self, requests: list[Request], noise: float) -> list[Sample]:

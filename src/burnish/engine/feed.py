@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from burnish.engine.request import OnSample, Request, Sample
+from burnish.engine.request import Request
 
 
 class Feed(Protocol):
@@ -38,23 +37,3 @@ class Ahead:
         """
         longest, reply = max(r.prompt.shape[0] for r in requests), max(r.max_new for r in requests)
         return cls(max(rows, len(requests)), min(max(2 * longest + reply, earlier), context - 1), reply)
-
-
-def in_rounds(
-    generate: Callable[[list[Request], OnSample], list[Sample]],
-    requests: list[Request],
-    on_sample: OnSample | None,
-    feed: Feed,
-) -> list[Sample]:
-    """For an engine that admits no requests during a call: those that have arrived, in one call after another."""
-    samples: list[Sample] = []
-
-    def told(i: int, sample: Sample) -> None:
-        if on_sample is not None:
-            on_sample(first + i, sample)
-
-    while requests or (requests := feed.take(wait=True)):
-        first = len(samples)
-        samples += generate(requests, told)
-        requests = feed.take(wait=False)
-    return samples

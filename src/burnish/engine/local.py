@@ -17,8 +17,8 @@ from torch import nn
 from burnish.engine.denoise import DenoiseEngine
 from burnish.engine.feed import Ahead, Feed
 from burnish.engine.kv_cache import Plan, bytes_per_token, default_budget, plan
-from burnish.engine.mixture import Mix
-from burnish.engine.request import OnSample, Request, Sample, StopRule, room_in
+from burnish.engine.protocol import ALONE, GenerateOptions
+from burnish.engine.request import Request, Sample, room_in
 from burnish.engine.scheduler import Scheduler
 from burnish.engine.transformers_engine import TransformersEngine
 from burnish.engine.unmask import UnmaskEngine
@@ -30,7 +30,7 @@ from burnish.forward.paths import evaluating, paths_of
 from burnish.forward.runner import ModelRunner
 from burnish.forward.sight import sight_of
 
-__all__ = ["LocalEngine", "OnSample", "Request", "Sample", "StopRule"]
+__all__ = ["LocalEngine", "Request", "Sample"]
 
 MAX_ROWS = {"cpu": 256, "cuda": 1024}  # rows decoded together
 
@@ -82,36 +82,27 @@ class LocalEngine:
         """Nothing runs between calls."""
 
     @torch.no_grad()
-    def generate(
-        self,
-        requests: list[Request],
-        others: Sequence[ModelRunner] = (),
-        mix: Mix | None = None,
-        stop_rule: StopRule | None = None,
-        on_sample: OnSample | None = None,
-        feed: Feed | None = None,
-    ) -> list[Sample]:
+    def generate(self, requests: list[Request], options: GenerateOptions = ALONE) -> list[Sample]:
         """A sample for each request, in order (engine/protocol.py).
 
         Models that the engine does not know, or got wrong when they were loaded, are sampled by transformers' modules.
         """
-        runners = (self.runner, *others)
+        runners = (self.runner, *options.others)
         hides = masked_of(self.model)
         if hides is not None:
             fills = UnmaskEngine(self.runner, hides, self.chat, self.context)
-            return fills.generate(requests, others, mix, stop_rule, on_sample, feed)
+            return fills.generate(requests, options)
         draws = denoising_of(self.model)
         if draws is not None:
-            return DenoiseEngine(self.runner, draws, self.context).generate(
-                requests, others, mix, stop_rule, on_sample, feed
-            )
+            return DenoiseEngine(self.runner, draws, self.context).generate(requests, options)
         if not all(map(self._runs, runners)):
             slower = TransformersEngine(self.runner, self.chat, self.context)
-            return slower.generate(requests, others, mix, stop_rule, on_sample, feed)
+            return slower.generate(requests, options)
         with evaluating([runner.module for runner in runners]):
             samples: list[Sample] = []
+            feed = options.feed
             while requests or (feed is not None and (requests := feed.take(wait=True))):
-                scheduler = Scheduler(self, list(requests), runners, mix, stop_rule, on_sample, feed, len(samples))
+                scheduler = Scheduler(self, list(requests), runners, options, len(samples))
                 samples += scheduler.run()
                 requests = scheduler.late
             return samples

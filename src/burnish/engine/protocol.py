@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, cast
 
 from torch import Tensor
@@ -21,24 +22,48 @@ if TYPE_CHECKING:
     from burnish.engine.strategy import Call, DecodeStrategy
 
 
+@dataclass(frozen=True)
+class GenerateOptions:
+    """What a call of an engine has beside its requests.
+
+    others, mix: sample from `mix` of this model's logits and those of `others`
+    stop_rule: asked whenever a sample finishes, with the finished ones of its prompt; True ends the others of it
+    on_sample: called with each sample and the number of its request, while others are still being decoded
+    feed: where more requests come from, while others are still being decoded; their samples follow in order
+    """
+
+    others: Sequence[ModelRunner] = ()
+    mix: Mix | None = None
+    stop_rule: StopRule | None = None
+    on_sample: OnSample | None = None
+    feed: Feed | None = None
+
+    def in_rounds(
+        self, generate: Callable[[list[Request], GenerateOptions], list[Sample]], requests: list[Request]
+    ) -> list[Sample]:
+        """For an engine that admits no requests during a call: those that have arrived, in one call after another."""
+        assert self.feed is not None
+        samples: list[Sample] = []
+
+        def told(i: int, sample: Sample) -> None:
+            if self.on_sample is not None:
+                self.on_sample(first + i, sample)
+
+        while requests or (requests := self.feed.take(wait=True)):
+            first = len(samples)
+            samples += generate(requests, replace(self, feed=None, on_sample=told))
+            requests = self.feed.take(wait=False)
+        return samples
+
+
+ALONE = GenerateOptions()
+
+
 class Engine(Protocol):
     """Samples replies. An engine in another process holds a copy of the weights, which `publish` renews."""
 
-    def generate(
-        self,
-        requests: list[Request],
-        others: Sequence[ModelRunner] = (),
-        mix: Mix | None = None,
-        stop_rule: StopRule | None = None,
-        on_sample: OnSample | None = None,
-        feed: Feed | None = None,
-    ) -> list[Sample]:
-        """A sample for each request, in order; from `mix` of this model's logits and those of `others`, if given.
-
-        stop_rule: asked whenever a sample finishes, with the finished ones of its prompt; True ends the others of it.
-        on_sample: called with each sample and the number of its request, while others are still being decoded.
-        feed: where more requests come from, while others are still being decoded; their samples follow in order.
-        """
+    def generate(self, requests: list[Request], options: GenerateOptions = ALONE) -> list[Sample]:
+        """A sample for each request, in order."""
         ...
 
     def start(self) -> Difference | None:

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from burnish.engine.feed import Feed
+from burnish.engine.batch import sampling_of
 from burnish.engine.host_copy import FinishedRows
 from burnish.engine.kept_rows import Continuation, KeptRow, KeptRows
 from burnish.engine.kv_cache import Pool
-from burnish.engine.mixture import Mix
-from burnish.engine.request import OnSample, Prompt, Request, Sample, Stopped, StopRule, end_of, limits_of, prompts_of
+from burnish.engine.protocol import GenerateOptions
+from burnish.engine.request import Prompt, Request, Sample, Stopped, end_of, limits_of, prompts_of
 from burnish.engine.strategy import Call, strategy_of
 from burnish.forward.module import vocabulary_size
 from burnish.forward.packing import send
@@ -47,20 +47,18 @@ class Scheduler:
         engine: LocalEngine,
         requests: list[Request],
         runners: Sequence[ModelRunner],
-        mix: Mix | None,
-        stop_rule: StopRule | None,
-        on_sample: OnSample | None = None,
-        feed: Feed | None = None,
+        options: GenerateOptions,
         first: int = 0,
     ) -> None:
-        self.requests, self.stop_rule, self.on_sample, self.chat = requests, stop_rule, on_sample, engine.chat
-        self.feed, self.first, self.room_after = feed, first, engine.room_after
+        self.requests, self.chat = requests, engine.chat
+        self.stop_rule, self.on_sample, self.feed = options.stop_rule, options.on_sample, options.feed
+        self.first, self.room_after = first, engine.room_after
         self.late: list[Request] = []
         prompts, of = prompts_of(requests)
         limits = limits_of(requests, prompts, engine.room_after)
         self.of, self.limits = dict(enumerate(of)), dict(enumerate(limits))
-        self.ahead = None if feed is None else engine.ahead(requests, feed, runners)
-        self.call = Call(engine, requests, prompts, limits, runners, mix, self.ahead)
+        self.ahead = None if self.feed is None else engine.ahead(requests, self.feed, runners)
+        self.call = Call(engine, requests, prompts, limits, runners, options.mix, self.ahead)
         self.strategy = strategy_of(self.call)
         self.batch, self.device = self.strategy.batch, self.strategy.device
         self.room = self.strategy.plan.slots
@@ -244,13 +242,7 @@ class Scheduler:
                 "root": [p.start for p in prompts],
                 "shift": [p.shift for p in prompts],
                 "root_length" if self.strategy.shared else "base": [p.length for p in prompts],
-                "top_k": [r.top_k for r in requests],
-                "factor": [1.0 / r.temperature if r.temperature else 1.0 for r in requests],
-                "top_p": [r.top_p for r in requests],
-                "min_p": [r.min_p for r in requests],
-                "penalty": [r.repetition_penalty for r in requests],
-                "greedy": [r.temperature == 0 for r in requests],
-                "as_drawn": [r.as_drawn for r in requests],
+                **sampling_of(requests),
             },
         )
         if self.call.filtered:

@@ -14,16 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from burnish.engine.batch import RunningBatch
-from burnish.engine.feed import Feed, in_rounds
-from burnish.engine.mixture import Mix
+from burnish.engine.batch import RunningBatch, sampling_of
+from burnish.engine.protocol import ALONE, GenerateOptions
 from burnish.engine.request import (
-    OnSample,
     Prompt,
     Request,
     Sample,
     Stopped,
-    StopRule,
     end_of,
     limits_of,
     prompts_of,
@@ -51,25 +48,15 @@ class TransformersEngine:
         self.runner, self.chat, self.context, self.paths = runner, chat, context, paths
 
     @torch.no_grad()
-    def generate(
-        self,
-        requests: list[Request],
-        others: Sequence[ModelRunner] = (),
-        mix: Mix | None = None,
-        stop_rule: StopRule | None = None,
-        on_sample: OnSample | None = None,
-        feed: Feed | None = None,
-    ) -> list[Sample]:
+    def generate(self, requests: list[Request], options: GenerateOptions = ALONE) -> list[Sample]:
         """A sample for each request, in order: see LocalEngine.generate."""
-        if feed is not None:
-            return in_rounds(
-                lambda some, told: self.generate(some, others, mix, stop_rule, told), requests, on_sample, feed
-            )
+        if options.feed is not None:
+            return options.in_rounds(self.generate, requests)
         if not requests:
             return []
-        runners = (self.runner, *others)
+        runners = (self.runner, *options.others)
         with evaluating([runner.module for runner in runners]):
-            return _Call(self, requests, runners, mix, stop_rule, on_sample).run()
+            return _Call(self, requests, runners, options).run()
 
 
 class _Decoder:
@@ -116,12 +103,10 @@ class _Call:
         engine: TransformersEngine,
         requests: list[Request],
         runners: Sequence[ModelRunner],
-        mix: Mix | None,
-        stop_rule: StopRule | None,
-        on_sample: OnSample | None,
+        options: GenerateOptions,
     ) -> None:
         self.engine, self.requests, self.runners = engine, requests, runners
-        self.mix, self.stop_rule, self.on_sample = mix, stop_rule, on_sample
+        self.mix, self.stop_rule, self.on_sample = options.mix, options.stop_rule, options.on_sample
         self.device = next(engine.runner.module.parameters()).device
         self.prompts, self.of = prompts_of(requests)
         self.limits = limits_of(requests, self.prompts, lambda length: room_in(engine.context, length))
@@ -171,13 +156,7 @@ class _Call:
                 "key": [r.key for r in requests],
                 "slot": list(range(len(numbers))),
                 "base": [self.of[i].length for i in numbers],
-                "top_k": [r.top_k for r in requests],
-                "factor": [1.0 / r.temperature if r.temperature else 1.0 for r in requests],
-                "top_p": [r.top_p for r in requests],
-                "min_p": [r.min_p for r in requests],
-                "penalty": [r.repetition_penalty for r in requests],
-                "greedy": [r.temperature == 0 for r in requests],
-                "as_drawn": [r.as_drawn for r in requests],
+                **sampling_of(requests),
             },
         )
         if self.filtered:

@@ -11,7 +11,6 @@ forward/masked.py computes again. The choice of the places is not part of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,9 +19,8 @@ from torch import Tensor, nn
 
 from burnish.core.canvas import Canvas
 from burnish.core.randomness import uniform
-from burnish.engine.feed import Feed, in_rounds
-from burnish.engine.mixture import Mix
-from burnish.engine.request import OnSample, Request, Sample, StopRule, room_in
+from burnish.engine.protocol import ALONE, GenerateOptions
+from burnish.engine.request import Request, Sample, room_in
 from burnish.engine.sampling import choose
 from burnish.engine.vocabulary import Vocabulary
 from burnish.forward.masked import Masked, logits_of, states_of
@@ -64,34 +62,24 @@ class UnmaskEngine:
         self.runner, self.known, self.chat, self.context = runner, known, chat, context
 
     @torch.no_grad()
-    def generate(
-        self,
-        requests: list[Request],
-        others: Sequence[ModelRunner] = (),
-        mix: Mix | None = None,
-        stop_rule: StopRule | None = None,
-        on_sample: OnSample | None = None,
-        feed: Feed | None = None,
-    ) -> list[Sample]:
+    def generate(self, requests: list[Request], options: GenerateOptions = ALONE) -> list[Sample]:
         """A sample for each request, in order (engine/protocol.py)."""
-        if others or mix is not None:
+        if options.others or options.mix is not None:
             raise ValueError("a model that fills in hidden tokens cannot be mixed with others token by token")
         if any(request.filtered or request.said for request in requests):
             raise ValueError(
                 "a model that fills in hidden tokens writes whole replies from all tokens; leave out --top-p, --top-k, "
                 "--min-p, --repetition-penalty, --chunk and methods that continue a reply"
             )
-        if feed is not None:
-            return in_rounds(
-                lambda some, told: self.generate(some, others, mix, stop_rule, told), requests, on_sample, feed
-            )
+        if options.feed is not None:
+            return options.in_rounds(self.generate, requests)
         samples: list[Sample] = []
         with evaluating([self.runner.module]):
             for begin in range(0, len(requests), ROWS):
                 some = self._written(requests[begin : begin + ROWS])
                 for number, sample in enumerate(some, begin):
-                    if on_sample is not None:
-                        on_sample(number, sample)
+                    if options.on_sample is not None:
+                        options.on_sample(number, sample)
                 samples += some
         return samples
 

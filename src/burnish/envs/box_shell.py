@@ -81,6 +81,8 @@ class BoxShell:
             return self, Did(printed, 1, f"not finished after {self.seconds:g} s")
         if run.much:
             return self, Did(printed, 1, f"more than {LIMITS.output >> 20} MiB were written")
+        if run.large:
+            return self, Did(printed, 1, f"its processes had more than {LIMITS.together >> 20} MiB of memory together")
         told = next((line for line in reported(child.report) if "files" in line), None)
         files = _files(told["files"]) if told is not None else None
         if told is None or files is None:

@@ -170,17 +170,21 @@ class GuardedEnv:
 
 
 def _begun(call: Callable[[], object], trusted: bool) -> Pending:
-    """Run a call: at once where it is trusted, else in a thread; a coroutine runs in the loop of this process."""
+    """Run a call: at once where it is trusted, else in a thread; a coroutine goes on in the loop of this process.
+
+    So thousands of async environments need no thread of their own.
+    """
     pending = Pending()
 
     def run() -> None:
         try:
             found = call()
             if inspect.iscoroutine(found):
-                found = in_loop(found)
+                later = asyncio.run_coroutine_threadsafe(_awaited(found), _loop())
+                later.add_done_callback(lambda done: _finish(pending, done.result))
+                return
         except BaseException as error:  # noqa: BLE001 - SystemExit too: an environment must not end the run
-            ended = RuntimeError(f"{error!r}, which would end the run")
-            pending.finish(error=error if isinstance(error, Exception) else ended)
+            pending.finish(error=_harmless(error))
         else:
             pending.finish(found)
 
@@ -189,6 +193,20 @@ def _begun(call: Callable[[], object], trusted: bool) -> Pending:
     else:
         in_lane(run)
     return pending
+
+
+def _finish(pending: Pending, result: Callable[[], object]) -> None:
+    try:
+        found = result()
+    except BaseException as error:  # noqa: BLE001 - as above
+        pending.finish(error=_harmless(error))
+    else:
+        pending.finish(found)
+
+
+def _harmless(error: BaseException) -> Exception:
+    """The error; one that would end the process as one that does not."""
+    return error if isinstance(error, Exception) else RuntimeError(f"{error!r}, which would end the run")
 
 
 def in_loop(call: Coroutine[Any, Any, Any]) -> Any:
@@ -200,15 +218,30 @@ async def _awaited(call: Coroutine[object, object, object]) -> object:
     return await call
 
 
-@cache
 def _loop() -> asyncio.AbstractEventLoop:
     """One event loop for all async environments, in a thread of its own."""
+    with _making:  # two threads that come first must not make one each: what environments share belongs to one loop
+        return _one_loop()
+
+
+@cache
+def _one_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True, name="environments").start()
     return loop
 
 
-os.register_at_fork(after_in_child=_loop.cache_clear)  # a child process has none of its parent's threads
+_making = threading.Lock()
+
+
+def _forked() -> None:
+    """A child process has none of its parent's threads; another thread of the parent may have held the lock."""
+    global _making
+    _making = threading.Lock()
+    _one_loop.cache_clear()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def _abandoned(env: object) -> str:

@@ -54,13 +54,13 @@ def leads_of(
         asked = [tasks[k] for k in both]
         if judge is None:
             scores = [[v.score for v in verified(source, asked, own)] for own in (one, other)]
-            found = [a - b for a, b in zip(*scores, strict=True)]
+            margins = [a - b for a, b in zip(*scores, strict=True)]
         else:
             fights = [(prompt_shown(t.prompt), a, b) for t, a, b in zip(asked, one, other, strict=True)]
-            found = fought(fights, judge, template, step)
+            margins = fought(fights, judge, template, step)
         for k in range(len(tasks)):
             leads[k, i, j] = float(replies[i][k] is not None) - float(replies[j][k] is not None)
-        leads[both, i, j] = found
+        leads[both, i, j] = margins
         leads[:, j, i] = -leads[:, i, j]
     return leads
 
@@ -72,7 +72,7 @@ def ratings(names: Sequence[str], leads: NDArray[np.float64]) -> list[Rating]:
     dice = randomness.generator("arena", len(leads))
     again = [elo(wins[dice.integers(0, len(leads), len(leads))].sum(axis=0)) for _ in range(RESAMPLED)]
     low, high = np.percentile(again, (2.5, 97.5), axis=0)
-    found = [
+    ratings = [
         Rating(
             name,
             int((leads[:, i] > 0).sum()),
@@ -84,4 +84,4 @@ def ratings(names: Sequence[str], leads: NDArray[np.float64]) -> list[Rating]:
         )
         for i, name in enumerate(names)
     ]
-    return sorted(found, key=lambda one: -one.elo)
+    return sorted(ratings, key=lambda one: -one.elo)

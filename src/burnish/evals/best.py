@@ -78,8 +78,9 @@ class Best:
             return f"held-out {label(self.best.name)} reached {reached} (--stop-at {stop_at:g})"
         if patience and self.waiting >= patience:
             times = f"{self.waiting} evaluation{'s' if self.waiting > 1 else ''}"
+            what = label(self.best.name)
             return (
-                f"held-out {label(self.best.name)}, was no better for {times} (--patience {patience}); "
+                f"held-out {what}{',' if ',' in what else ''} was no better for {times} (--patience {patience}); "
                 f"the best was {written(self.best.name, self.best.value)} after step {self.best.step}"
             )
         return ""

@@ -32,6 +32,7 @@ Kind = Literal["judged", "scored", "terms"]  # by the task, by the method's own 
 ACCURACY, SAMPLED, REWARD, SUCCESS = "accuracy", "sampled_accuracy", "reward", "success"
 GREEDY = {SAMPLED: ACCURACY, REWARD: "greedy_reward", SUCCESS: "greedy_success"}  # what stands beside the measure
 OF_GIVEN = ("accuracy", "nll", "loss")  # endings of the metrics of terms; the first that a method reports is taken
+WHOLE = 1e4  # numbers beyond are written without decimals
 LARGE = 1e6  # numbers beyond are written with an exponent
 _LABELS = {
     ACCURACY: "accuracy, greedy",
@@ -118,7 +119,9 @@ def written(name: str, value: float) -> str:
     """Format a value of a measure; shares are percentages."""
     if is_share(name):
         return f"{value:.1%}"
-    return f"{value:.3f}" if abs(value) < LARGE else f"{value:.3g}"
+    if abs(value) >= LARGE:
+        return f"{value:.3g}"
+    return f"{value:.3f}" if abs(value) < WHOLE else f"{value:,.0f}"
 
 
 def short(name: str) -> str:

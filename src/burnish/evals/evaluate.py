@@ -148,8 +148,8 @@ def evaluate(
             groups += rollout.call(mine[start : start + batch], step)
             on_progress(len(groups))
         own = _answers(groups, step, source, who, reward_model)
-    found = [_Answers(**head) for head, _ in ranks.gather_values(asdict(own))]
-    return _together(found, tuple(task.key for task in heldout_tasks))
+    answers = [_Answers(**head) for head, _ in ranks.gather_values(asdict(own))]
+    return _together(answers, tuple(task.key for task in heldout_tasks))
 
 
 @dataclass
@@ -228,10 +228,10 @@ def best_of_k(rewards: Sequence[float], k: int) -> float:
 def held_out_tasks(source: Source, tasks: int) -> list[Task]:
     """The first held-out tasks of a source."""
     size = source.size("heldout")
-    found = [source.task("heldout", i) for i in range(tasks if size is None else min(tasks, size))]
-    if not found:
+    drawn = [source.task("heldout", i) for i in range(tasks if size is None else min(tasks, size))]
+    if not drawn:
         raise ValueError(f"task {source.name!r} has no held-out rows to evaluate on; give it more rows")
-    return found
+    return drawn
 
 
 def _scored(groups: list[Group], step: Step) -> tuple[list[list[float]], list[list[bool]]]:
@@ -311,10 +311,10 @@ def _by_key(values: Sequence[float], keys: Sequence[str]) -> list[list[float]]:
     """The values of each task; every value alone where there are no keys."""
     if not keys:
         return [[value] for value in values]
-    found: dict[str, list[float]] = {}
+    by_key: dict[str, list[float]] = {}
     for key, value in zip(keys, values, strict=True):
-        found.setdefault(key, []).append(value)
-    return list(found.values())
+        by_key.setdefault(key, []).append(value)
+    return list(by_key.values())
 
 
 def _prompt(task: Task) -> str:

@@ -69,15 +69,15 @@ class Outcome:
     def metrics(self) -> dict[str, float]:
         """What is recorded of it during a run. The first is the measure."""
         name = f"heldout/{self.measure}"
-        found = {name: self.value.mean}
+        metrics = {name: self.value.mean}
         if self.measure in better.GREEDY and self.greedy is not None:
-            found[f"heldout/{better.GREEDY[self.measure]}"] = self.greedy.mean
+            metrics[f"heldout/{better.GREEDY[self.measure]}"] = self.greedy.mean
         elif self.greedy is not None:
-            found[f"heldout/{better.ACCURACY}"] = self.greedy.mean
+            metrics[f"heldout/{better.ACCURACY}"] = self.greedy.mean
         if self.sampled is not None and self.measure not in (better.REWARD, better.SUCCESS):
-            found[f"heldout/{better.SAMPLED}"] = self.sampled.accuracy.mean
+            metrics[f"heldout/{better.SAMPLED}"] = self.sampled.accuracy.mean
         place = name.rpartition("/")[0]
-        return found | {f"heldout/{k}" if k == CUT else f"{place}/{k}": x for k, x in self.also.items()}
+        return metrics | {f"heldout/{k}" if k == CUT else f"{place}/{k}": x for k, x in self.also.items()}
 
     def like(self, name: str) -> Outcome:
         """This outcome under another measure's name, where both say the same: an accuracy is a mean of rewards 0 and 1.
@@ -138,17 +138,19 @@ def held_out(
     if kind == "judged":
         return _judged(method, models, source, settings, tasks, asked)
     with _unchanged(method):
-        found = _scored(method, models, settings, tasks) if kind == "scored" else _told(method, models, settings, tasks)
+        outcome = (
+            _scored(method, models, settings, tasks) if kind == "scored" else _told(method, models, settings, tasks)
+        )
     beside = asked.measure == "auto" and method.generates and can_evaluate(source)
     if not beside or not (asked.whole or kind == "scored"):
-        return found
+        return outcome
     replies = _judged(method, models, source, settings, tasks, replace(asked, measure="accuracy"))
     if kind == "scored":
         right = {better.SAMPLED: replies.sampled.accuracy.mean} if replies.sampled else {}
         assert replies.greedy is not None
-        return replace(found, shown=replies.shown, also=found.also | right | {better.ACCURACY: replies.greedy.mean})
+        return replace(outcome, shown=replies.shown, also=outcome.also | right | {better.ACCURACY: replies.greedy.mean})
     return replace(
-        found, greedy=replies.greedy, sampled=replies.sampled, shown=replies.shown, also=found.also | replies.also
+        outcome, greedy=replies.greedy, sampled=replies.sampled, shown=replies.shown, also=outcome.also | replies.also
     )
 
 

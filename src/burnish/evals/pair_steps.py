@@ -19,6 +19,7 @@ from burnish.evals.probed import Asked, Measures
 from burnish.models.model import Model
 from burnish.rollout.given import given_trace
 
+TAIL = "\nThat is how I see it."  # words that a model of sums has not seen
 GAIN = 0.05  # nats by which the step raises the margin, to first order: small beside what a run does
 Direction = Callable[[Sequence[Tensor], Sequence[Tensor]], list[Tensor]]
 
@@ -26,25 +27,31 @@ Direction = Callable[[Sequence[Tensor], Sequence[Tensor]], list[Tensor]]
 def pair_steps(asked: Asked, *, pairs: int = 100) -> Measures:
     """What one step of gradient descent, and one of AdamW, on each of some held-out pairs does to its two replies.
 
-    Pairs are `near`, the demonstration against the reply with one slip, or `far`, against the slip's answer without its
-    working. An item for each pair:
+    Pairs are `near`, the demonstration against the reply with one slip; `far`, against the slip's answer without its
+    working; or `tail`, the near pair with the same unfamiliar words behind both replies. An item for each pair:
 
     share_near_falls       the preferred reply becomes less likely (gradient descent)
     share_near_foretold    its change has the sign that |g_w|^2 - <g_w, g_l> foretells
     share_near_adam_falls, share_near_adam_foretold   the same for the sign of the gradient, AdamW's first step
     near_cosine            of the two gradients
+    share_tail_falls, ...  the same for pairs with a tail
     share_falls_gap        share_near_falls - share_far_falls
+    share_tail_gap         share_tail_falls - share_far_falls
     """
     model = asked.models[asked.who]
     measures: dict[str, list[float]] = {}
     for task in held_out_tasks(asked.source, pairs):
         pair = as_pair(task)
-        for kind, rejected in (("near", str(pair.given["rejected"])), ("far", _answer_alone(pair))):
-            rows = _traces(pair, rejected, model, asked.settings.max_length or model.context)
+        chosen, rejected = (str(pair.given[which]) for which in ("chosen", "rejected"))
+        kinds = {"near": (chosen, rejected), "far": (chosen, _answer_alone(pair))}
+        kinds["tail"] = (chosen + TAIL, rejected + TAIL)
+        for kind, texts in kinds.items():
+            rows = _traces(pair, texts, model, asked.settings.max_length or model.context)
             for name, value in _pair(model, *rows).items():
                 measures.setdefault(f"share_{kind}_{name}" if name != "cosine" else f"{kind}_cosine", []).append(value)
-    near, far = measures["share_near_falls"], measures["share_far_falls"]
-    measures["share_falls_gap"] = [a - b for a, b in zip(near, far, strict=True)]
+    far = measures["share_far_falls"]
+    for kind, name in (("near", "share_falls_gap"), ("tail", "share_tail_gap")):
+        measures[name] = [a - b for a, b in zip(measures[f"share_{kind}_falls"], far, strict=True)]
     return {name: tuple(values) for name, values in measures.items()}
 
 
@@ -53,8 +60,8 @@ def _answer_alone(pair: Task) -> str:
     return str(pair.given["rejected"]).strip().rpartition("\n")[2]
 
 
-def _traces(pair: Task, rejected: str, model: Model, limit: int) -> tuple[Trace, Trace]:
-    task = Task("pair", pair.prompt, {**pair.given, "rejected": rejected}, pair.key)
+def _traces(pair: Task, texts: tuple[str, str], model: Model, limit: int) -> tuple[Trace, Trace]:
+    task = Task("pair", pair.prompt, {**pair.given, "chosen": texts[0], "rejected": texts[1]}, pair.key)
     chosen, other = (
         given_trace(task, name, "demo", model.chat, min(limit, model.context), i, True)
         for i, name in enumerate(("chosen", "rejected"))

@@ -44,13 +44,13 @@ class Asked:
 def answers(asked: Asked, *, task: str, k: int = 8) -> Measures:
     """The accuracy on another task, pass@k and maj@k: `accuracy on add:4`, an item for each held-out task."""
     source = resolve_task(task)
-    found = evaluate(asked.models, source, asked.settings, tasks=asked.tasks, k=k, who=asked.who)
+    evaluation = evaluate(asked.models, source, asked.settings, tasks=asked.tasks, k=k, who=asked.who)
     measures: Measures = {}
     sizes = [2**i for i in range(k.bit_length()) if 2**i <= k]
     for size in sizes:
         name = "accuracy" if size == 1 else f"pass@{size}"
-        measures[f"{name} on {task}"] = tuple(pass_at_k(k, sum(row), size) for row in found.correct)
-    rows = list(zip(found.answers, found.correct, strict=True))
+        measures[f"{name} on {task}"] = tuple(pass_at_k(k, sum(row), size) for row in evaluation.correct)
+    rows = list(zip(evaluation.answers, evaluation.correct, strict=True))
     measures[f"maj@{k} on {task}"] = tuple(majority_at_k(texts, right, k) for texts, right in rows)
     return measures
 
@@ -66,9 +66,9 @@ def right_replies(asked: Asked, *, k: int = 64, tasks: int = 50) -> Measures:
     right samples. Where the reward is 0 or 1, KL-regularised RL has the optimum pi0(y) exp(r / beta) / Z, which leaves
     the odds among right replies as they are: its right_kl is 0 (arXiv 2205.11275).
     """
-    own = _replies(asked, k, tasks)
+    own = replies_of(asked, k, tasks)
     start = Asked(asked.start(), asked.source, asked.settings, asked.tasks, "policy", asked.start)
-    before = _replies(start, k, tasks)
+    before = replies_of(start, k, tasks)
     distinct, entropies, kls = [], [], []
     for (group, right), (_, right0) in zip(own, before, strict=True):
         traces = [trace for trace, is_right in zip(group.traces, right, strict=True) if is_right]
@@ -89,7 +89,7 @@ def right_replies(asked: Asked, *, k: int = 64, tasks: int = 50) -> Measures:
     return measures
 
 
-def _replies(asked: Asked, k: int, tasks: int) -> list[tuple[Group, list[bool]]]:
+def replies_of(asked: Asked, k: int, tasks: int) -> list[tuple[Group, list[bool]]]:
     """k sampled replies to each of the first held-out tasks, and whether each is right."""
     step = asked.step("right_replies")
     groups = sample(k, temperature=1.0, who=asked.who).call(held_out_tasks(asked.source, tasks), step)

@@ -74,8 +74,8 @@ def dataset_rows(source: Source) -> list[Mapping[str, Any]]:
 def pairs_of(source: Source, tasks: int) -> list[Compared]:
     """RewardBench's rows; of a built-in task its right and wrong solutions, with the task's name as the subset."""
     if not isinstance(source, Dataset):
-        found = map(as_pair, held_out_tasks(source, tasks))
-        return [Compared(one, (str(one.given["chosen"]),), (str(one.given["rejected"]),), source.name) for one in found]
+        pairs = map(as_pair, held_out_tasks(source, tasks))
+        return [Compared(one, (str(one.given["chosen"]),), (str(one.given["rejected"]),), source.name) for one in pairs]
     return [
         Compared(_task(row, i), (_reply(row, "chosen", i),), (_reply(row, "rejected", i),), str(row.get("subset", "")))
         for i, row in enumerate(dataset_rows(source)[:tasks])
@@ -85,10 +85,10 @@ def pairs_of(source: Source, tasks: int) -> list[Compared]:
 def styled(source: Source, tasks: int) -> list[Compared]:
     """RM-Bench's rows; of a built-in task its right and wrong solutions in three styles."""
     if not isinstance(source, Dataset):
-        found = map(as_pair, held_out_tasks(source, tasks))
+        pairs = map(as_pair, held_out_tasks(source, tasks))
         return [
             Compared(one, in_styles(str(one.given["chosen"])), in_styles(str(one.given["rejected"])), source.name)
-            for one in found
+            for one in pairs
         ]
     compared = []
     for i, row in enumerate(dataset_rows(source)[:tasks]):
@@ -132,15 +132,15 @@ def compared(scorer: RewardScorer, rows: Sequence[Compared]) -> list[Won]:
             traces = [scorer.trace(row.task, text, k) for k, text in enumerate((*right, *wrong))]
             groups.append(Group(row.task, traces))
     scores = iter(scorer.scores(groups))
-    found = []
+    outcomes = []
     for row in rows:
         if at_once:
             own = next(scores)
             won = [[_won(a, b) for b in own[len(row.right) :]] for a in own[: len(row.right)]]
         else:
             won = [[_won(*next(scores)) for _ in row.wrong] for _ in row.right]
-        found.append(Won(row.part, tuple(map(tuple, won))))
-    return found
+        outcomes.append(Won(row.part, tuple(map(tuple, won))))
+    return outcomes
 
 
 def _won(right: float, wrong: float) -> float:
@@ -219,7 +219,7 @@ def solutions(source: Source, tasks: int) -> list[Solution]:
     """
     if not isinstance(source, Dataset):
         return _written(source, tasks)
-    found = []
+    rows = []
     for i, row in enumerate(dataset_rows(source)[:tasks]):
         spelled = spelled_steps(dict(row), f"row {i + 1}")
         labels = spelled.get("labels")
@@ -234,20 +234,20 @@ def solutions(source: Source, tasks: int) -> list[Solution]:
         given = {"steps": list(steps), "separator": spelled.get("separator", "\n\n")}
         messages = conversation(spelled["prompt"], f"row {i + 1}") or as_messages(str(spelled["prompt"]))
         task = Task("question", messages, given, f"row {i}")
-        found.append(Solution(task, steps, wrong[0] if wrong else -1, part))
-    return found
+        rows.append(Solution(task, steps, wrong[0] if wrong else -1, part))
+    return rows
 
 
 def _written(source: Source, tasks: int) -> list[Solution]:
-    found = []
+    rows = []
     for one in map(as_pair, held_out_tasks(source, tasks)):
         right, wrong = (str(one.given[side]).strip().splitlines() for side in ("chosen", "rejected"))
         differ = [k for k, line in enumerate(wrong) if k >= len(right) or line != right[k]]
         for lines, first in ((right, -1), (wrong, differ[0] if differ else len(wrong) - 1)):
             given = {"steps": lines, "separator": "\n"}
             task = Task("question", one.prompt, given, f"{one.key} {first}")
-            found.append(Solution(task, tuple(lines), first, source.name))
-    return found
+            rows.append(Solution(task, tuple(lines), first, source.name))
+    return rows
 
 
 def process_bench(rows: Sequence[Solution], found: Sequence[int | None]) -> dict[str, dict[str, float]]:

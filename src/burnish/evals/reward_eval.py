@@ -108,12 +108,12 @@ def scored_pairs(scorer: RewardScorer, source: Source, tasks: int) -> list[Pair]
         Group(task, [scorer.trace(task, str(task.given[side]), i) for i, side in enumerate(("chosen", "rejected"))])
         for task in asked
     ]
-    found = []
+    rows = []
     for group, (chosen, rejected) in zip(groups, scorer.scores(groups), strict=True):
         sizes = [len(trace.turns[-1]) for trace in group.traces]
         if math.isfinite(chosen) and math.isfinite(rejected):
             prompt = len(group.traces[0].turns[0])
-            found.append(
+            rows.append(
                 Pair(
                     chosen,
                     rejected,
@@ -123,9 +123,9 @@ def scored_pairs(scorer: RewardScorer, source: Source, tasks: int) -> list[Pair]
                     prompt_shown(group.task.prompt),
                 )
             )
-    if not found:
+    if not rows:
         raise ValueError("none of the pairs could be scored; look at the reasons with burnish train --reward and a run")
-    return found
+    return rows
 
 
 def right_verdicts(said: Sequence[Said], pairs: Sequence[Pair]) -> list[Said]:
@@ -151,7 +151,7 @@ def accuracy(pairs: Sequence[Pair]) -> Interval:
 
 def slices(pairs: Sequence[Pair], columns: Sequence[str] = ()) -> dict[str, list[Pair]]:
     """Pairs by which reply is longer, by the length of the prompt (thirds), and by the values of columns."""
-    found: dict[str, list[Pair]] = {}
+    by_kind: dict[str, list[Pair]] = {}
     cuts = statistics.quantiles([p.prompt for p in pairs], n=3, method="inclusive") if len(pairs) > 1 else [0, 0]
     for pair in pairs:
         gap = pair.lengths[0] - pair.lengths[1]
@@ -160,8 +160,8 @@ def slices(pairs: Sequence[Pair], columns: Sequence[str] = ()) -> dict[str, list
         names = [f"length: {side}", f"prompt: {third}"]
         names += [f"{column}: {pair.given[column]}" for column in columns if column in pair.given]
         for name in names:
-            found.setdefault(name, []).append(pair)
-    return dict(sorted(found.items()))
+            by_kind.setdefault(name, []).append(pair)
+    return dict(sorted(by_kind.items()))
 
 
 def length_baseline(pairs: Sequence[Pair]) -> Interval:
@@ -227,7 +227,7 @@ def as_answered(task: Task) -> tuple[Task, str]:
 def nearest(tasks: Sequence[Task], replies: Sequence[str]) -> list[tuple[int, int, float]]:
     """For each task the other one with the largest share of common words whose reply differs: (i, j, share)."""
     words = [set(str(task.prompt).lower().split()) for task in tasks]
-    found = []
+    rows = []
     for i, mine in enumerate(words):
         shares = [
             (len(mine & other) / max(1, len(mine | other)), -j)
@@ -236,8 +236,8 @@ def nearest(tasks: Sequence[Task], replies: Sequence[str]) -> list[tuple[int, in
         ]
         if shares:
             share, place = max(shares)
-            found.append((i, -place, share))
-    return found
+            rows.append((i, -place, share))
+    return rows
 
 
 def _won(own: float, other: float) -> float:

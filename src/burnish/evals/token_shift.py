@@ -39,11 +39,11 @@ class Shifts:
     def by_position(self) -> dict[str, dict[str, float]]:
         """The shares by ranges of positions, those that replies reach."""
         ends = (*EDGES[1:], None)
-        found = {
+        rows = {
             f"{first + 1}-{last}" if last else f"{first + 1} on": self.shares(first, last)
             for first, last in zip(EDGES, ends, strict=True)
         }
-        return {name: shares for name, shares in found.items() if shares}
+        return {name: shares for name, shares in rows.items() if shares}
 
 
 def kind_of(rank: int) -> str:

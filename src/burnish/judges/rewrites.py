@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 from burnish.core.option import Option
 from burnish.judges.master_keys import is_master_key
@@ -131,6 +131,6 @@ def too_similar(text: str, others: Sequence[Sequence[str]], limit: float) -> boo
     return any(rouge_l(own, other) > limit for other in others)
 
 
-Words = Annotated[str, Option("How much a question says; brief is for small models.", choices=("full", "brief"))]
+Words = Annotated[Literal["full", "brief"], Option("How much a question says; brief is for small models.")]
 OF_REWRITE = {"full": REWRITE, "brief": REWRITE_BRIEF}
 OF_MORE = {"full": MORE, "brief": MORE_BRIEF}

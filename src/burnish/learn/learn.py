@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import torch
 from torch import Tensor
 
 from burnish.core import randomness
+from burnish.core.learners import apart, own_model
 from burnish.core.method import Phase
 from burnish.core.rejected import NotFinite
 from burnish.core.schedules import at
@@ -55,15 +56,15 @@ Rest = Callable[[str, Clock], bool]  # whether the parameter of this name rests 
 class Learn:
     """Terms to sum, and how the weights move by them: Learn(pg_clip(0.2), kl_k3(coef=0.04), updates=2).
 
-    updates           passes over each batch; each is one update unless minibatches split it
+    updates           passes over each batch, each of which is one update
     minibatches       updates that one pass is split into
-    logp_temperature  of log-probs, logits and entropies; None: they are of the distribution that each token was drawn
-                      from, so that what is compared is of one (at 1 for given tokens; "run": at the run's temperature).
-                      A number departs from that for all tokens
+    logp_temperature  of log-probs, logits and entropies; None: of the distribution that each token was drawn from (at 1
+                      for given tokens; "run": at the run's temperature). A number departs from that for all tokens
     embed             changes a trainee's input embeddings while it learns (noise, mixtures)
     rest              parameters that keep still in a step
     move              how one update is made of a batch; AdamW on the clipped gradient by default
     search            moves weights by scores alone, once a pass; it needs no terms
+    learners          trained models of other seats, each of which learns from the groups of its own (core/learners.py)
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Learn:
         rest: Rest | None = None,
         move: Move | None = None,
         search: Search | None = None,
+        learners: tuple[str, ...] = (),
     ) -> None:
         twice = {t.name for t in terms if sum(t.name == other.name for other in terms) > 1}
         if twice:
@@ -91,19 +93,19 @@ class Learn:
         self.rest: Final = rest
         self.move: Final = move
         self.search: Final = search
+        self.learners: Final = learners
+
+    def settings(self) -> dict[str, Any]:
+        """Its arguments besides the terms, by name."""
+        return {name: value for name, value in vars(self).items() if name != "terms"}
 
     def with_terms(self, *terms: Term) -> Learn:
         """The same plan with other terms."""
-        return Learn(
-            *terms,
-            updates=self.updates,
-            minibatches=self.minibatches,
-            logp_temperature=self.logp_temperature,
-            embed=self.embed,
-            rest=self.rest,
-            move=self.move,
-            search=self.search,
-        )
+        return Learn(*terms, **self.settings())
+
+    def with_learners(self, *learners: str) -> Learn:
+        """The same plan for the policy, and for each of these models by itself."""
+        return Learn(*self.terms, **{**self.settings(), "learners": learners})
 
     @property
     def reads(self) -> frozenset[str]:
@@ -113,13 +115,15 @@ class Learn:
 
     @property
     def trainees(self) -> tuple[str, ...]:
-        """The models that its terms train, and those that its search moves."""
-        searched = self.search.trainees if self.search else ()
-        return tuple(dict.fromkeys((*(term.trainee for term in self.terms), *searched)))
+        """The models that its terms train, and those that its search moves; of all learners."""
+        own = dict.fromkeys((*(t.trainee for t in self.terms), *(self.search.trainees if self.search else ())))
+        return (*own, *(own_model(learner, name) for learner in self.learners for name in own))
 
     def call(self, groups: list[Group], step: Step) -> None:
         """All the updates that one pass's groups make."""
-        learn(groups, self, step)
+        alone = self.with_learners() if self.learners else self
+        for own, inside in apart(groups, step):
+            learn(own, alone, inside)
 
 
 def plan_of(phase: Phase) -> Learn:
@@ -322,7 +326,7 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> Tensor:
     plan, trainee = update.plan, update.step.models[terms[0].trainee]
     at = update.step.logp_at(plan.logp_temperature)
     claimed, want = _claims(micro, terms)
-    cut = pieces(micro, update.budget(trainee.name), trainee.packed)
+    cut = pieces(micro, update.budget(terms[0].trainee), trainee.packed)
     if len(cut) == 1:
         outputs = outputs_of(trainee, cut[0], claimed, want, at, plan.embed)
         _note(update.step, trainee, micro, claimed, outputs)
@@ -352,7 +356,7 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> Tensor:
 
 def _note(step: Step, trainee: Model, micro: Micro, claimed: list[Tensor], outputs: dict[str, Tensor]) -> None:
     """What people want to know of a pass, whatever its terms."""
-    if trainee.name == step.product:
+    if trainee is step.models[step.product]:
         note_mismatch(step.notes, trainee, micro.rows, claimed, outputs, step.settings.exact)
         step.looks.note([row.trace for row in micro.rows], claimed, outputs)
 

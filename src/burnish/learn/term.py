@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -12,7 +13,8 @@ from burnish.core.schedules import Schedule
 from burnish.core.types import Clock
 from burnish.learn.norms import Norm
 
-UNITS = ("token", "sequence", "pair", "list", "group")
+Unit = Literal["token", "sequence", "pair", "list", "group"]
+UNITS: tuple[Unit, ...] = get_args(Unit)
 Authors = str | tuple[str, ...]
 CLAIMED: tuple[str, ...] = ()  # Term(on=CLAIMED): a claim() in credit says which tokens; without one it is refused
 
@@ -68,6 +70,9 @@ class Live:
         self.note("ties", ties)
 
 
+Loss = Callable[[Live], Tensor]  # one number per unit
+
+
 @dataclass(frozen=True, kw_only=True)
 class Term:
     """One summand of what is minimised.
@@ -81,8 +86,8 @@ class Term:
     """
 
     name: str
-    unit: str
-    loss: Callable[[Live], Tensor]
+    unit: Unit
+    loss: Loss
     live: tuple[str, ...]
     norm: Norm
     streams: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from burnish import credit, draw, learn, rollout, score
 from burnish.credit.mismatch import Level, by_sequence, by_token, truncated
@@ -31,7 +31,7 @@ def corrected_policy(
     )
 
 
-RatioLevel = Annotated[str, Option("The unit of a ratio.", choices=("token", "sequence"))]
+RatioLevel = Annotated[Literal["token", "sequence"], Option("The unit of a ratio.")]
 
 
 @register(

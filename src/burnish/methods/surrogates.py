@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.learn.term import Term
 from burnish.learn.terms.surrogates import pg_sequence, pg_sequence_by_token, pg_soft
 from burnish.method import Method, Option, chain, method, roles
-from burnish.methods import opt, papers, register
+from burnish.methods import Arguments, opt, papers, register, variant
 
 
 @register(
@@ -86,20 +89,34 @@ def dr_grpo(
     )
 
 
+def _by_reply(
+    task: draw.Source,
+    *,
+    n: opt.GroupSize = 8,
+    eps_low: opt.ClipLow = 3e-4,
+    eps_high: opt.ClipHigh = 4e-4,
+    surrogate: Callable[[float, float], Term] = pg_sequence,
+    minibatches: opt.Minibatches = 4,
+) -> Method:
+    """Group advantages on the ratio of a whole reply, whose old log-probs the trainer computes."""
+    return method(
+        draw=draw.prompts(task),
+        rollout=rollout.sample(n),
+        score=score.verify(task),
+        credit=chain(credit.group_relative(), credit.old()),
+        learn=learn.Learn(surrogate(eps_low, eps_high), minibatches=minibatches),
+        models=roles(),
+    )
+
+
 @register(
     papers.GSPO,
     family="policy",
     summary="One ratio for a whole reply, clipped as a whole.",
     when="Mixture-of-experts models or long replies, whose single-token ratios are too noisy to clip.",
 )
-def gspo(
-    task: draw.Source,
-    *,
-    n: opt.GroupSize = 8,
-    eps_low: opt.ClipLow = 3e-4,
-    eps_high: opt.ClipHigh = 4e-4,
-    minibatches: opt.Minibatches = 4,
-) -> Method:
+@variant(_by_reply)
+def gspo() -> Arguments:
     """Group sequence policy optimisation.
 
     s_i = (pi(y_i) / pi_old(y_i))^(1/|y_i|);  A_i = (r_i - mean r) / std r
@@ -109,14 +126,7 @@ def gspo(
     again by the trainer before the updates, lest the sampler's rounding fill it. The paper does not print n. 4
     updates of a batch are the paper's.
     """
-    return method(
-        draw=draw.prompts(task),
-        rollout=rollout.sample(n),
-        score=score.verify(task),
-        credit=chain(credit.group_relative(), credit.old()),
-        learn=learn.Learn(pg_sequence(eps_low, eps_high), minibatches=minibatches),
-        models=roles(),
-    )
+    return {"surrogate": pg_sequence}
 
 
 @register(
@@ -125,14 +135,8 @@ def gspo(
     summary="GSPO in a form whose advantage may differ from token to token.",
     when="As `gspo`, when advantages differ within a reply.",
 )
-def gspo_token(
-    task: draw.Source,
-    *,
-    n: opt.GroupSize = 8,
-    eps_low: opt.ClipLow = 3e-4,
-    eps_high: opt.ClipHigh = 4e-4,
-    minibatches: opt.Minibatches = 4,
-) -> Method:
+@variant(_by_reply)
+def gspo_token() -> Arguments:
     """GSPO-token: the value of the reply's ratio, the gradient of the token's.
 
     s_it = sg[s_i] pi_t / sg[pi_t]
@@ -141,14 +145,7 @@ def gspo_token(
     With one advantage for a whole reply, as here, its value and its gradient are those of `gspo`; it is the form to
     build on where advantages differ within a reply. 4 updates of a batch are the paper's.
     """
-    return method(
-        draw=draw.prompts(task),
-        rollout=rollout.sample(n),
-        score=score.verify(task),
-        credit=chain(credit.group_relative(), credit.old()),
-        learn=learn.Learn(pg_sequence_by_token(eps_low, eps_high, norm=learn.seq_mean), minibatches=minibatches),
-        models=roles(),
-    )
+    return {"surrogate": partial(pg_sequence_by_token, norm=learn.seq_mean)}
 
 
 @register(

@@ -6,9 +6,10 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from burnish import draw
-from burnish.method import Method
+from burnish.method import Method, Role
 
 Arguments = Mapping[str, object]
 Recipe = Callable[..., Method]
@@ -25,7 +26,8 @@ def variant(base: Recipe) -> Callable[[Callable[..., Arguments]], Recipe]:
 
     base: a method, or a function(task, *, ...) -> Method that several methods share. Its options are those of the
     variant, but for what the function sets. An option of the function stands in the place of the base's option of that
-    name, else of the first one that is set; it has a default.
+    name, else of the first one that is set; one that must be given stands first. "models" among what the function
+    returns are roles in the place of the base's.
     """
     plain: Recipe = inspect.unwrap(base)
     shared = inspect.signature(plain).parameters
@@ -37,7 +39,10 @@ def variant(base: Recipe) -> Callable[[Callable[..., Arguments]], Recipe]:
         def build(task: draw.Source, **options: object) -> Method:
             signature.bind(task, **options)  # a TypeError for what the variant sets itself
             mine = {name: options.pop(name) for name in own if name in options}
-            return plain(task, **{**options, **function(**mine)})
+            arguments = dict(function(**mine))
+            models = typing.cast("Mapping[str, Role]", arguments.pop("models", {}))
+            built = plain(task, **{**options, **arguments})
+            return replace(built, models={**built.models, **models}) if models else built
 
         del build.__wrapped__  # its options are not those of the function alone
         hints = {
@@ -45,7 +50,8 @@ def variant(base: Recipe) -> Callable[[Callable[..., Arguments]], Recipe]:
             **typing.get_type_hints(function, include_extras=True),
             "return": Method,
         }
-        options = _merged(shared, own, set(function()))
+        needed = {name: "" for name, option in own.items() if option.default is option.empty}
+        options = _merged(shared, own, set(function(**needed)))
         parameters = [option.replace(annotation=hints[option.name]) for option in options]
         signature = inspect.Signature(parameters, return_annotation=Method)
         build.__annotations__ = {option.name: hints[option.name] for option in options} | {"return": Method}
@@ -59,7 +65,7 @@ def _merged(
     shared: Mapping[str, inspect.Parameter], own: Mapping[str, inspect.Parameter], fixed: set[str]
 ) -> list[inspect.Parameter]:
     """The options of the base, with the variant's own in their places and without those that it fixes."""
-    new = [option for name, option in own.items() if name not in shared]
+    new = [option for name, option in own.items() if name not in shared and option.default is not option.empty]
     merged = []
     for name, option in shared.items():
         if name in own:
@@ -68,4 +74,5 @@ def _merged(
             merged.append(option)
         elif new:
             merged, new = [*merged, *new], []
-    return merged + new
+    needed = [one for name, one in own.items() if name not in shared and one.default is one.empty]
+    return [*merged[:1], *needed, *merged[1:], *new]

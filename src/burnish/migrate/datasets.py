@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from burnish.migrate.draft import CARRIED, CHANGED, LEFT, Draft, Kind, Line, Unread
 from burnish.migrate.evaluated import Data
+from burnish.migrate.pictures import OTHERS, PICTURES
 
 _COLUMNS = {  # LLaMA-Factory's dataset_info.json -> ours
     "prompt": "prompt",
@@ -22,6 +23,7 @@ _COLUMNS = {  # LLaMA-Factory's dataset_info.json -> ours
     "tools": "tools",
     "kto_tag": "label",
     "text": "text",
+    "images": "images",
 }
 _KNOWN = {  # columns that burnish finds by itself, by part
     "prompt": {"prompt", "question", "instruction", "query", "problem"},
@@ -33,6 +35,7 @@ _KNOWN = {  # columns that burnish finds by itself, by part
     "text": {"text"},
     "chosen": {"chosen"},
     "rejected": {"rejected"},
+    "images": PICTURES,
 }
 _NAMES = ("dataset", "datasets", "dataset_name", "data.train_files", "train_file", "train_files", "data_path")
 _AXOLOTL_READ = {"path", "name", "split", "type", "data_files", "revision"}
@@ -49,7 +52,6 @@ _FIELDS = {  # Axolotl's names of columns -> ours
     "field_label": "label",
     "field": "text",
 }
-_VISION = {"images", "image", "videos", "audios", "video", "audio"}
 
 
 def tasks(draft: Draft) -> None:
@@ -95,6 +97,7 @@ def _keys(draft: Draft) -> list[str]:
         ("data.prompt_key", "prompt"),
         ("data.response_key", "demo"),
         ("data.multiturn.messages_key", "messages"),
+        ("data.image_key", "images"),
     ):
         if draft.named(key):
             column = str(draft.flat[key])
@@ -162,10 +165,10 @@ def _listed(draft: Draft, name: str) -> str:
     columns = dict(entry.get("columns", {}))
     if str(draft.flat.get("stage")) == "pt" and "prompt" in columns:
         columns["text"] = columns.pop("prompt")  # pre-training reads the texts of this column
-    if _VISION & set(columns):
+    if OTHERS & set(columns):
         raise ValueError(
-            f"the dataset {name} has {', '.join(sorted(_VISION & set(columns)))}; burnish trains language models on "
-            "text alone: leave it out"
+            f"the dataset {name} has {', '.join(sorted(OTHERS & set(columns)))}; burnish reads text and pictures: "
+            "leave it out"
         )
     file = str(place / entry["file_name"]) if "file_name" in entry else str(entry.get("hf_hub_url", name))
     file += f":{entry['subset']}" if entry.get("subset") else ""

@@ -58,6 +58,7 @@ class Given:
     devices  processes of the launch command, where one is in the file
     rewards  the source of reward functions, by name
     lines    what was decided while reading
+    sees     whether a script loads a class of models that read pictures
     """
 
     flat: Flat = field(default_factory=dict)
@@ -66,6 +67,7 @@ class Given:
     devices: int | None = None
     rewards: dict[str, str] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
+    sees: bool = False
 
 
 @dataclass

@@ -74,7 +74,6 @@ class _Reader:
         self.data: Data | None = None  # of a trainer, else the first that is loaded
         self.trained = False
         self.rewards: list[object] = []
-        self.vision = ""  # the call that loads a vision-language model
 
     # --------------------------------------------------------------------------------------------------- statements
 
@@ -140,7 +139,7 @@ class _Reader:
         keywords = {word.arg: self.value(word.value, scope) for word in node.keywords if word.arg}
         arguments = [self.value(one, scope) for one in node.args]
         if any(word in whole for word in _VISION):
-            self.vision = whole
+            self.given.sees = True
         if name in ("load_dataset", "from_json", "from_csv", "load_from_disk"):
             return self._loaded(loaded(name, arguments, keywords))
         if name in ("concatenate_datasets", "interleave_datasets") and arguments:
@@ -229,11 +228,6 @@ class _Reader:
     # ------------------------------------------------------------------------------------------------------- the end
 
     def finished(self, tree: ast.Module) -> Given:
-        if self.vision:
-            raise ValueError(
-                f"{self.path} trains a vision-language model ({self.vision}); burnish trains language models on text "
-                "alone: import the configuration of a text model"
-            )
         given = self.given
         given.library = self.library
         if self.data is not None:

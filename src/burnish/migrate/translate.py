@@ -8,7 +8,6 @@ loss (losses.py). The rest goes by the table in config/words.py, with values con
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,22 +40,8 @@ from burnish.migrate.draft import (
 )
 from burnish.migrate.lengths import lengths, masks
 from burnish.migrate.losses import losses
+from burnish.migrate.pictures import pictures, refuse_sound
 from burnish.util.failures import said, shown
-
-_VISION_MODELS = re.compile(
-    r"(?i)(-vl\b|-vl-|vision|llava|pixtral|idefics|internvl|paligemma|smolvlm|moondream|minicpm-v|-omni\b)"
-)
-_VISION_FIELDS = (
-    "freeze_vision_tower",
-    "image_max_pixels",
-    "image_resolution",
-    "video_max_pixels",
-    "image_size",
-    "image_resize_algorithm",
-    "freeze_multi_modal_projector",
-    "is_multimodal",
-    "processor_type",
-)
 
 
 @dataclass
@@ -87,7 +72,7 @@ def translate(
     load_all()
     read = given if isinstance(given, Given) else Given(flattened(given))
     draft = Draft(read, read.library or library_of(read.flat), folder or Path(), rewards_file=rewards_file)
-    _text_alone(draft)
+    refuse_sound(draft)
     _unread(draft)
     try:
         _decide(draft, method)
@@ -104,7 +89,7 @@ def _decide(draft: Draft, method: str | None) -> None:
     entry = find_method(draft.method)
     draft.known = frozenset({*method_fields(entry), *(f.name for f in dataclasses.fields(Options))})
     tasks(draft)
-    for step in (adapters, lengths, masks):
+    for step in (adapters, pictures, lengths, masks):
         step(draft)
     for key in list(draft.flat):
         if key not in draft.lines and key not in _TOGETHER:
@@ -125,21 +110,6 @@ def library_of(flat: Flat) -> str:
     if "base_model" in flat:
         return "Axolotl"
     return "LLaMA-Factory" if {"stage", "finetuning_type", "cutoff_len"} & flat.keys() else "TRL"
-
-
-def _text_alone(draft: Draft) -> None:
-    """Refuse a configuration of a vision-language model."""
-    model = draft.value("model_name_or_path", "model_name", "base_model", "actor_rollout_ref.model.path", default="")
-    reason = next((f"{key} is set" for key in _VISION_FIELDS if draft.named(key)), "")
-    if isinstance(model, str) and _VISION_MODELS.search(model.rpartition("/")[2]):
-        reason = f"the model is {model}"
-    if draft.named("data.image_key") and draft.library == "verl" and draft.given.library:
-        reason = f"data.image_key is {draft.flat['data.image_key']}"
-    if reason:
-        raise ValueError(
-            f"this trains a vision-language model ({reason}); burnish trains language models on text alone: import the "
-            "configuration of a text model"
-        )
 
 
 def _unread(draft: Draft) -> None:

@@ -29,5 +29,5 @@ def load_drawing(path: Path, options: dict[str, Any]) -> tuple[TransformersModel
     """The model, and the names of the weights that its directory lacks."""
     from burnish.models.flow_model import FlowModel
 
-    loaded: Any = FlowModel.from_pretrained(path, **options)
+    loaded: Any = FlowModel.from_pretrained(path, trust_remote_code=False, **options)
     return loaded[0], set(loaded[1]["missing_keys"])

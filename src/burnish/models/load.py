@@ -36,7 +36,7 @@ from burnish.models.seeing_scores import as_scorer, seeing_scorer
 from burnish.models.template import Style
 from burnish.models.tokenizer import listed_ends, tokenizer_of
 from burnish.util.files import read_json
-from burnish.util.malloc import keep_memory
+from burnish.util.host_memory import keep_memory
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh

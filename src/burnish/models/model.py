@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from burnish.core.roles import Role
 from burnish.core.types import Clock, Drawn, Trace, at_temperature, how_drawn, keys_of_rows
 from burnish.engine.feed import Feed
-from burnish.engine.local import LocalEngine, OnSample, Request, Sample, StopRule
+from burnish.engine.local import LocalEngine
 from burnish.engine.mixture import Mix
-from burnish.engine.protocol import Engine
+from burnish.engine.protocol import Engine, GenerateOptions
+from burnish.engine.request import OnSample, Request, Sample, StopRule
 from burnish.engine.subprocess.engine import EngineSpec, SubprocessEngine
 from burnish.engine.subprocess.probe import Difference, probe_rows
 from burnish.forward import outputs as forward
@@ -197,12 +198,12 @@ class Model:
         if alone:
             here = self.ranks.portion(requests) if self.ranks.divides else requests
             with UNITS.own_code(SAMPLING) if mix is None else nullcontext():
-                own = self.engine.generate(here, runners, mix)
+                own = self.engine.generate(here, GenerateOptions(runners, mix))
             if not self.ranks.divides:
                 return own
             self.ranks.portion_done()
             return samples_of_all(self.ranks, own)
-        return self.engine.generate(requests, runners, mix, stop_rule, on_sample, feed)
+        return self.engine.generate(requests, GenerateOptions(runners, mix, stop_rule, on_sample, feed))
 
     def send(self, *, start: bool = False) -> Difference | None:
         """After a publish: send the weights to an engine that holds a copy of them. How far it then is from the

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import torch
 
-from burnish.engine.local import LocalEngine, Request, Sample
+from burnish.engine.local import LocalEngine
+from burnish.engine.protocol import GenerateOptions
+from burnish.engine.request import Request, Sample
 from burnish.engine.subprocess.messages import Sampled, Settings, Wanted
 from burnish.forward.module import decoder
 from burnish.forward.outputs import outputs, packable
@@ -51,7 +53,7 @@ class Sampler:
                 reply["allowed"] = sample.allowed.ids.tolist(), sample.allowed.sizes.tolist()
             send(reply)
 
-        self.engine.generate([_request(request) for request in requests], on_sample=on_sample)
+        self.engine.generate([_request(request) for request in requests], GenerateOptions(on_sample=on_sample))
 
     @torch.no_grad()
     def score(self, rows: list[list[int]]) -> list[list[float]]:

@@ -53,10 +53,14 @@ def tell_launcher(run: Path) -> None:
 
 @dataclass(frozen=True)
 class Ranks:
-    """Rank `rank` of `world`. One process is rank 0 of 1, for which all of this does nothing."""
+    """Rank `rank` of `world`. One process is rank 0 of 1, for which all of this does nothing.
+
+    group: the processes that exchange; by default all of the run, for the thread that learns
+    """
 
     rank: int = 0
     world: int = 1
+    group: dist.ProcessGroup | None = None
     _working_apart: list[None] = field(default_factory=list, repr=False, compare=False)
     _at_end: list[Callable[[], None]] = field(default_factory=list, repr=False, compare=False)
 
@@ -69,6 +73,15 @@ class Ranks:
     def divides(self) -> bool:
         """Whether work is divided now: not inside work that is a portion already (`apart`)."""
         return self.connected and not self._working_apart
+
+    def for_thread(self) -> Ranks:
+        """The same ranks for another thread, with connections of its own: two threads that exchanged over the same
+        ones could meet in another order on each rank. All ranks make it at the same time.
+        """
+        if not self.connected:
+            return Ranks(self.rank, self.world)
+        with with_others():
+            return Ranks(self.rank, self.world, dist.new_group(backend="gloo"))
 
     @contextmanager
     def apart(self) -> Iterator[None]:
@@ -95,7 +108,7 @@ class Ranks:
         if not self.connected:
             return number
         least = torch.tensor([number])
-        _settle(lambda: dist.all_reduce(least, dist.ReduceOp.MIN, async_op=True))
+        _settle(lambda: dist.all_reduce(least, dist.ReduceOp.MIN, self.group, async_op=True))
         return int(least)
 
     def portion(self, items: Sequence[T], sizes: Sequence[int] | None = None) -> list[T]:
@@ -124,12 +137,12 @@ class Ranks:
         if not self.connected:
             return [data]
         sizes = [torch.zeros(1, dtype=torch.long) for _ in range(self.world)]
-        _settle(lambda: dist.all_gather(sizes, torch.tensor([len(data)]), async_op=True))
+        _settle(lambda: dist.all_gather(sizes, torch.tensor([len(data)]), self.group, async_op=True))
         longest = max(int(size) for size in sizes)
         padded = torch.zeros(longest, dtype=torch.uint8)
         padded[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
         parts = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.world)]
-        _settle(lambda: dist.all_gather(parts, padded, async_op=True))
+        _settle(lambda: dist.all_gather(parts, padded, self.group, async_op=True))
         return [part[: int(size)].numpy().tobytes() for part, size in zip(parts, sizes, strict=True)]
 
     def gather_values(self, head: T, tensors: Sequence[Tensor] = ()) -> list[tuple[T, list[Tensor]]]:
@@ -176,7 +189,7 @@ class Ranks:
             if p.grad is None:
                 p.grad = p.new_zeros(p.shape, dtype=p.grad_dtype)
         for bucket in _buckets([p.grad for p in trained.values() if p.grad is not None]):
-            _at_once(bucket, partial(dist.all_reduce, async_op=True))
+            _at_once(bucket, partial(dist.all_reduce, group=self.group, async_op=True))
 
     @torch.no_grad()
     def spread(self, tensors: Sequence[Tensor], owners: Sequence[int]) -> None:
@@ -185,17 +198,17 @@ class Ranks:
             return
         for owner in range(self.world):
             for bucket in _buckets([t for t, own in zip(tensors, owners, strict=True) if own == owner]):
-                _at_once(bucket, partial(dist.broadcast, src=owner, async_op=True))
+                _at_once(bucket, partial(dist.broadcast, src=owner, group=self.group, async_op=True))
 
     def send(self, tensor: Tensor, rank: int) -> None:
         """Send a tensor of the CPU to one rank, which calls `receive`."""
         with with_others():
-            dist.send(tensor, rank)
+            dist.send(tensor, rank, self.group)
 
     def receive(self, tensor: Tensor, rank: int) -> None:
         """Fill a tensor of the CPU with what a rank sends."""
         with with_others():
-            dist.recv(tensor, rank)
+            dist.recv(tensor, rank, self.group)
 
 
 class Watch(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,13 @@ READS = ("logp", "logits", "entropy", "greedy", "hidden")  # what a language mod
 BY_TEXT = "opd and kdrl"  # the methods whose teacher may have any tokenizer
 
 
-def require_same_tokens(method: Method, base: Path) -> None:
+def require_same_tokens(method: Method, base: Path, others: Collection[str] = ()) -> None:
     """Raise ValueError where a model that reads the policy's tokens (a teacher) has another tokenizer than the run's.
 
     A judge is asked in words and may have any tokenizer; what scores tokens is compared when it is loaded.
+    others: models that read the tokens of other models, which they began as
     """
-    for name in sorted(token_readers(method)):
+    for name in sorted(token_readers(method).difference(others)):
         role = method.models[name]
         for source in (role.source, role.mixed_with):
             if source is not None and source != "base" and role.follows is None:

@@ -28,6 +28,7 @@ from burnish.forward.paths import note, paths_of
 from burnish.models.build import Models
 from burnish.models.chat import Chat
 from burnish.models.model import Model
+from burnish.models.ranks import Ranks
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,17 +53,22 @@ class TokenizerOnly:
 
 
 class SnapshotModels:
-    """The same models on earlier weights. reads: names like "model:policy.generate"."""
+    """The same models on earlier weights.
 
-    def __init__(self, models: Models, reads: Iterable[str]) -> None:
+    reads: names like "model:policy.generate"
+    ranks: how the thread that samples exchanges with the other ranks; by default as the one that learns
+    """
+
+    def __init__(self, models: Models, reads: Iterable[str], ranks: Ranks | None = None) -> None:
+        ranks = ranks or models.ranks
         wanted = models_read(reads)
         self.live = models
         self.copied = [model.name for model in models if model.name in wanted and model.role.liveness != "frozen"]
         members: dict[str, Any] = {}
         for model in models:
             reader = TokenizerOnly(model.name, model.role, model.chat, model.context)
-            members[model.name] = _twin(model, models.ahead) if model.name in wanted else reader
-        self._models = Models(members)
+            members[model.name] = _twin(model, models.ahead, ranks) if model.name in wanted else reader
+        self._models = Models(members, ranks)
         self._proved: dict[str, Difference] = {}  # of each engine apart, since it was sent its weights
         self._loaded: WeightSnapshot | None = None
         self._taken: WeightSnapshot | None = None
@@ -111,9 +117,9 @@ def moving(module: nn.Module) -> list[nn.Parameter]:
     return trained or list(module.parameters())
 
 
-def _twin(model: Model, engine_spec: EngineSpec | None) -> Model:
+def _twin(model: Model, engine_spec: EngineSpec | None, ranks: Ranks) -> Model:
     """The same model with a module of its own; weights that never change are not copied. engine_spec: what samples for
-    it.
+    it. ranks: with which it divides its work.
     """
     frozen = model.role.liveness == "frozen"
     if frozen and model.device.type != "cpu" and engine_spec is None:
@@ -134,4 +140,5 @@ def _twin(model: Model, engine_spec: EngineSpec | None) -> Model:
         engine_spec=engine_spec if model.role.speaks() else None,
         warnings=model.warnings,
         token_room=model.token_room,
+        ranks=ranks,
     )

@@ -1,4 +1,4 @@
-"""The papers whose claims are tested by studies (docs/studies.md), and what those without a claim file wait for."""
+"""The papers whose claims are tested by studies (docs/studies.md)."""
 
 from __future__ import annotations
 
@@ -125,22 +125,3 @@ ALL = (
     Paper("web-agent-statistical-diagnosis", "2507.04103", "How to Train Your LLM Web Agent: A Statistical Diagnosis"),
     Paper("wingpt-3-0", "2505.17387", "WiNGPT-3.0 Technical Report"),
 )
-_CORPUS = "a model that is pre-trained on another corpus"
-WAITS: dict[str, str] = {
-    "acereason-nemotron-1-1": "demonstrations that are sampled from a teacher, several for each prompt",
-    "balrog": "a panel of games with a progression score",
-    "clip-interpolation-sharpness": "weights between the start and the end, and the sharpness there, as a probe",
-    "conjugate-prompting": f"{_CORPUS} (dialects)",
-    "demonstration-regularized-rl": f"{_CORPUS} (less skill)",
-    "echo-chamber": f"{_CORPUS} (three ways to write a solution)",
-    "evolm": f"{_CORPUS}, in many lengths",
-    "four-habits-cognitive-behaviours": f"{_CORPUS} (with and without retries)",
-    "m-rewardbench": f"{_CORPUS} (dialects)",
-    "octothinker": f"{_CORPUS}, and mid-training",
-    "okapi": f"{_CORPUS} (dialects)",
-    "pedagogical-alignment": "a tutoring task with states and actions",
-    "recon": "a task of matrix games and an environment with two seats",
-    "sft-memorizes-rl-generalizes": f"{_CORPUS} (two readings of a rule)",
-    "synergy-dilemma": f"{_CORPUS} (retries)",
-    "teacher-hacking": "a ladder of model sizes on one corpus",
-}

@@ -14,6 +14,7 @@ from burnish.run.plan import asked, plan
 
 TASK = "add"  # memory does not depend on the rows, but on --max-length and --max-new-tokens
 KV_GIB = 16.0  # of the KV cache, where a recipe says nothing: replies wait for one another
+OF_MODELS = {"reward_model", "preference"}  # options that load what an earlier stage makes
 OF_ROWS = ("draw", "reward", "shape", "critic", "epochs")  # they need the data and the models of earlier stages
 
 
@@ -37,7 +38,7 @@ def memory_of(recipe: Recipe, makers: Mapping[str, Maker]) -> Iterator[str]:
             continue
         ready = filled({**options, "task": TASK}, dict.fromkeys(recipe.names(), recipe.model))
         entry, config = configured(stage, ready)  # checks every value
-        if "reward_model" in stage.options:
+        if OF_MODELS & stage.options.keys():
             yield f"{stage.name}: not predicted, because it needs a model that an earlier stage makes"
         elif model:
             yield f"{stage.name}: {_gib(stage, ready, model):.1f} GiB"

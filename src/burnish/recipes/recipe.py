@@ -106,7 +106,7 @@ def read_recipe(
 def sized(recipe: Recipe, size: str) -> Recipe:
     """The recipe with the settings of one of its sizes."""
     if size not in recipe.sizes:
-        known = f"its sizes are {', '.join(recipe.sizes)}" if recipe.sizes else "its paper prints too few settings"
+        known = f"its sizes are {', '.join(recipe.sizes)}" if recipe.sizes else "it has none"
         raise ValueError(f"recipe {recipe.name} has no size {size!r}; {known}")
     settings, told = recipe.sizes[size], recipe.to_dict()
     del told["sizes"]
@@ -115,6 +115,9 @@ def sized(recipe: Recipe, size: str) -> Recipe:
     for name, options in (settings.get("stages") or {}).items():
         if name not in told["stages"]:
             raise ValueError(f"recipe {recipe.name}: size {size!r} names {name!r}, which is no stage of it")
+        if options is None:  # this size does without the stage
+            del told["stages"][name]
+            continue
         for option, value in _plain(options).items():
             _one_length(told["stages"][name], option)[option] = value
     return parse(told, f"recipe {recipe.name}", recipe.name)

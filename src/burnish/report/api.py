@@ -60,7 +60,7 @@ class Api:
         answer = self.answers.get(name)
         if answer is None:
             return None
-        with readable(self.folders().get(query.get("run", ""), self.root)):
+        with readable(self.folders().get(query["run"], self.root) if "run" in query else self.root):
             return _as_json(answer(query))
 
     def folders(self) -> dict[str, Path]:
@@ -89,7 +89,7 @@ class Api:
     def _row(self, path: Path) -> dict[str, object]:
         """One row of the list; for an unreadable run, a row with the error."""
         try:
-            with open_store(path) as store:
+            with open_store(path, brief=True) as store:
                 row = _listed(summary(store, self.root), store)
             _as_json(row)
             return row
@@ -263,7 +263,7 @@ def _listed(run: Summary, store: RunStore) -> dict[str, Any]:
     values = [row["value"] for row in points if row["value"] is not None]
     stride = max(1, len(values) // SPARK)
     spark = [sum(values[i : i + stride]) / len(values[i : i + stride]) for i in range(0, len(values), stride)]
-    return {**dataclasses.asdict(run), "path": str(run.path), "spark": spark, "curve": name or ""}
+    return {**vars(run), "path": str(run.path), "spark": spark, "curve": name or ""}
 
 
 def _held(store: RunStore) -> list[str]:

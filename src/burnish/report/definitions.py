@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import burnish
+from burnish.core.notes import NOTES
 
 ZOO = Path(burnish.__file__).parent / "zoo"
 
@@ -37,16 +39,28 @@ def _chapter(title: str, *rows: tuple[str, str] | tuple[str, str, str]) -> list[
 
 def of_papers(folder: Path = ZOO) -> Iterator[Definition]:
     """The metrics that files of papers define."""
+    for rows in declared("METRICS", folder).values():
+        yield from (Definition(*row) for row in rows)
+
+
+def declared(name: str, folder: Path = ZOO) -> dict[Path, Any]:
+    """The literal of this name (METRICS, NOTES) in each file of a paper that has one."""
+    literals = {}
     for file in sorted(folder.rglob("*.py")):
         text = file.read_text(encoding="utf-8")
-        for node in ast.parse(text).body if "\nMETRICS = (" in text else ():
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "METRICS":
-                yield from (Definition(*row) for row in ast.literal_eval(node.value))
+        for node in ast.parse(text).body if f"\n{name} = " in text else ():
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+                literals[file] = ast.literal_eval(node.value)
+    return literals
 
 
 GENERAL: list[Definition] = [
     *_chapter(
         "What was sampled",
+        (
+            "opponent*/*",
+            "the same number for the model of another seat (--opponent own, SEAT=own), from what that model said",
+        ),
         ("reward", "mean score of the traces sampled in the step, before any is dropped", "up"),
         (
             "reward/*",
@@ -376,4 +390,7 @@ def markdown() -> str:
         lines += ["", f"## {chapter}", "", "| name | what | better |", "|---|---|---|"]
         entries = [entry for entry in (*GENERAL, *of_papers()) if entry.chapter == chapter]
         lines += [f"| `{entry.name}` | {entry.what} | {entry.better} |" for entry in entries]
+    lines += ["", "## Notes of a trace", "", "Facts that the store keeps in column `note` of a trace.", ""]
+    notes = {**NOTES, **{key: what for own in declared("NOTES").values() for key, what in own.items()}}
+    lines += ["| key | what |", "|---|---|", *(f"| `{key}` | {what} |" for key, what in notes.items())]
     return "\n".join(lines) + "\n"

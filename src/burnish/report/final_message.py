@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import re
 import shlex
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
 
+from burnish.compose.own_seats import SEATS
 from burnish.compose.seats import read_opponent
 from burnish.config.options import Options
 from burnish.evals.best import Score
@@ -49,6 +51,7 @@ PLAYED = (
     "tool_timeout",
     "agent",
     "opponent",
+    "seat",
     "turns",
     "temperature",
     "top_p",
@@ -142,8 +145,9 @@ def one_line(text: str, longest: int = 120) -> Text:
 
 
 def places(result: Result) -> list[tuple[str, str]]:
-    """The paths of the model and of the run folder, each with a label."""
-    folder = [("run", str(result.folder))]
+    """The paths of the model, of those of other seats, and of the run folder, each with a label."""
+    seats = sorted((result.folder / SEATS).glob("*")) if result.model else []
+    folder = [*((f"seat {place.name}", str(place)) for place in seats), ("run", str(result.folder))]
     return [("model", str(result.model)), *folder] if result.model else folder
 
 
@@ -272,21 +276,30 @@ def _text_rewards(reward: str | None) -> str:
     return reward_text(split_rewards(read_rewards(reward))[0]) if reward else ""
 
 
+def _one_reward_model(reward: str | None) -> str | None:
+    """The directory of a --reward that is one reward model: rm(DIR)."""
+    alone = re.fullmatch(r"\s*rm\(([^(),=]+)\)\s*", reward or "")
+    return alone[1].strip().strip("'\"") if alone else None
+
+
 def _evaluation(run: ObservedRun, model: str) -> list[tuple[str, str]]:
     """The command that measures the product as the run did; none for an agent, which `burnish eval` does not run."""
     rows = _data(run)
     if rows is None or run.config.options.agent:
         return []
-    options, rewards = run.config.options, run.config.arguments.get("reward_model")
+    options = run.config.options
+    rewards = run.config.arguments.get("reward_model") or _one_reward_model(options.reward)
     words = ["burnish eval", model, rows]
     what = "greedy accuracy, pass@k and majority@k"
     if options.reward or rewards:
         what = "mean reward"
         measured = _text_rewards(options.reward)
-        if options.reward and not measured and can_evaluate(run.source):
+        if not measured and not rewards:  # a judge or a mixture, which only a run asks
+            if not can_evaluate(run.source):
+                return []
             what = "greedy accuracy, pass@k and majority@k"
         words += [f"--reward {shlex.quote(measured)}"] if measured else []
-        words += [f"--reward-model {shlex.quote(str(rewards))}"] if rewards and not options.reward else []
+        words += [f"--reward-model {shlex.quote(str(rewards))}"] if rewards and not measured else []
     elif not can_evaluate(run.source) or options.eval_measure == "loss":
         needs = Needs.of(run.method)
         what = "perplexity of held-out demonstrations"
@@ -299,15 +312,24 @@ def _evaluation(run: ObservedRun, model: str) -> list[tuple[str, str]]:
         elif options.train_on != "all":
             words.append(f"--train-on {options.train_on}")
     if options.opponent:
-        model_of = options.model if read_opponent(options.opponent).heldout == "start" else options.opponent
-        if isinstance(read_opponent(options.opponent).heldout, str):  # `burnish eval` has one model for all seats
-            words.append(f"--opponent {shlex.quote(model_of)}")
+        words.append(f"--opponent {shlex.quote(_heldout_opponent(options.opponent, options.model))}")
+        words += [f"--seat {options.seat}"] if options.seat else []
     for name in ("max_new_tokens", "max_length", "on_long", "tools", "turns"):
         value, usual = getattr(options, name), getattr(Options, name)
         if name == "max_new_tokens" and not datasets_of(run.source):
             usual = SHORT  # what `burnish eval` takes for the tasks in the box
         words += [f"--{name.replace('_', '-')} {shlex.quote(str(value))}"] if value != usual else []
     return [(" ".join(words), what)]
+
+
+def _heldout_opponent(opponent: str, model: str) -> str:
+    """What `burnish eval` has at the other seats in place of what moves: the models that held-out games were played
+    against."""
+    who = read_opponent(opponent)
+    source = {name: model if role.source == "base" else role.source for name, role in who.roles.items()}
+    if isinstance(who.heldout, str):
+        return source[who.heldout]
+    return ",".join(f"{seat}={source[name]}" for seat, name in who.heldout.items())
 
 
 def _next_in_python(steps: int, result: Result) -> list[tuple[str, str]]:

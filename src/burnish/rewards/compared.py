@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from burnish import papers
 from burnish.core.method import Group, Option, Part, Step
@@ -17,7 +17,7 @@ from burnish.tasks.source import Source
 
 _GRADED = {"full": GRADED_PAIR, "brief": GRADED_PAIR_BRIEF}
 _PAIRWISE = {"full": PAIRWISE, "brief": PAIRWISE_BRIEF}
-Words = Annotated[str, Option("How much is said in a question; brief is for small models.", choices=("full", "brief"))]
+Words = Annotated[Literal["full", "brief"], Option("How much is said in a question; brief is for small models.")]
 
 
 @register_reward(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from burnish.score.maths.similarity import embedded, unit
 
 Vectors = list[np.ndarray]
 Embedding = Annotated[
-    str, Option("words: hashed n-grams; hidden: mean hidden states of the policy.", choices=("words", "hidden"))
+    Literal["words", "hidden"], Option("words: hashed n-grams; hidden: mean hidden states of the policy.")
 ]
 NEEDS = {"words": frozenset[str](), "hidden": frozenset({"model:policy.hidden"})}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from burnish import papers
 from burnish.core import randomness
@@ -84,7 +84,7 @@ def meta_po(
     shown: Annotated[int, Option("Replies that the meta judge sees.", at_least=1)] = 20,
     most: Annotated[int, Option("Items of a refined rubric.", at_least=1, at_most=50)] = 10,
     scale: Annotated[
-        str, Option("The sum of the items' scores, or its share of the largest sum.", choices=("sum", "share"))
+        Literal["sum", "share"], Option("The sum of the items' scores, or its share of the largest sum.")
     ] = "sum",
     samples: Samples = 1,
     unparsed: Unparsed = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Literal
 
 from burnish.core.method import Option, Step
 from burnish.core.schedules import cosine, linear
@@ -177,7 +177,7 @@ def scheduled(
     start: Annotated[float, Option("Its weight at the first step.")] = 1.0,
     end: Annotated[float, Option("Its weight at the last step.")] = 0.0,
     over: Annotated[int | None, Option("Steps after which the end is reached; by default the run.", at_least=1)] = None,
-    curve: Annotated[str, Option("The way from start to end.", choices=("linear", "cosine"))] = "linear",
+    curve: Annotated[Literal["linear", "cosine"], Option("The way from start to end.")] = "linear",
 ) -> Scorer:
     """r + w(t) r_NAME, w from start to end along a line or half a cosine of the clock."""
     weight = CURVES[curve](start, end, over)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from burnish import papers
 from burnish.core.method import frozen
@@ -25,10 +25,8 @@ def refusal(
     model: str,
     *,
     branch: Annotated[
-        str,
-        Option(
-            "Which refusals count: what cannot be done, what should not, any.", choices=("any", "cannot", "should_not")
-        ),
+        Literal["any", "cannot", "should_not"],
+        Option("Which refusals count: what cannot be done, what should not, any."),
     ] = "any",
     cannot: Annotated[str, Option("The categories that it was trained with.")] = ",".join(CANNOT),
     should_not: Annotated[str, Option("The categories that it was trained with.")] = ",".join(SHOULD_NOT),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from burnish import papers
 from burnish.core.method import frozen
@@ -47,7 +47,7 @@ def _aggregated(name: str, models: tuple[str, ...], how: Aggregate, normalise: i
 def ensemble(
     task: Source,
     *models: str,
-    how: Annotated[str, Option("How members become one.", choices=("mean", "worst", "uncertainty"))] = "mean",
+    how: Annotated[Literal["mean", "worst", "uncertainty"], Option("How members become one.")] = "mean",
     coef: Annotated[float, Option("Of the variance; 0.5 for best-of-n, 0.1 for PPO.", at_least=0)] = 0.1,
     normalise: Scaled = 256,
 ) -> Scorer:

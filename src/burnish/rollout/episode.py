@@ -3,10 +3,10 @@
 What a player sampled is never tokenised again: a turn of the environment is encoded as what the chat template writes
 after a reply.
 
-An environment may have several players (envs/protocol.py). The policy has the first seat; the model that the task
-names (given["opponent_model"], tasks/task_set.py) has the others, or one for each, or the policy where none is
-named. Each seat of the
-policy gives a trace of its own. What other players say reaches it as text of the environment, which is not trained on.
+An environment may have several players (envs/protocol.py). The policy has the first seat, or the one that the task
+names (given["policy_seat"]); the model that it names (given["opponent_model"], tasks/task_set.py) has the others, or
+one for each, or the policy where none is named. Each seat of a model that is trained gives a trace of its own, in which
+that model is the "policy". What other players say reaches it as text of the environment, which is not trained on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from burnish.envs.protocol import Observed, Outcome
 from burnish.envs.tools import TAG
 from burnish.models.reply_end import following, was_cut
 from burnish.rollout.starts import Reply, Start, sample_key
-from burnish.tasks.task_set import OPPONENT
+from burnish.tasks.task_set import OPPONENT, SEAT
 
 LONGEST_ANSWER = 20_000  # characters of what an environment says that the answer was (a patch), in a trace's note
 PLAY = "play"  # the tag of traces that an environment rewards, and of the noise of all replies in episodes
@@ -102,6 +102,7 @@ class Episode:
         self.most, self.settings = most or step.settings.turns, step.sampling(temperature)
         self.ends_cut = step.settings.cut_turn == "end"
         self.other: str | Mapping[str, str] | None = task.given.get(OPPONENT)
+        self.seat: str | None = task.given.get(SEAT)  # the policy's; None: the first
         self.players: dict[str, Player] = {}
         self.player = Player(who)
         self.metrics: dict[str, float] = {}
@@ -158,7 +159,7 @@ class Episode:
         self.begun = True
         try:
             seen = self.env.observed(self.call)
-            self.players = {seat: self._seated(seat) for seat in self.env.seats()[:1]}
+            self.players = {seat: self._seated(seat) for seat in [self.own_seat()]}
             self._hand_over(seen)
         except (Failure, ValueError) as failure:
             self.fail(str(failure))
@@ -170,7 +171,20 @@ class Episode:
             return None
         number = self.number()
         key = sample_key(self.clock, self.task, number, PLAY)
-        return Reply(Start(self.task, tuple(self.turns), number, key, self.who, self.who, PLAY, self.settings))
+        who, author = self.player.who, self.author
+        return Reply(Start(self.task, tuple(self.turns), number, key, who, author, PLAY, self.settings))
+
+    @property
+    def author(self) -> str:
+        """Under which name the player who has the turn writes: in the traces of a model that learns, the policy's."""
+        return self.who if self._learns(self.player) else self.player.who
+
+    def own_seat(self) -> str:
+        """The policy's seat."""
+        return self.env.seats()[0] if self.seat is None else self.seat
+
+    def _learns(self, player: Player) -> bool:
+        return player.who == self.who or self.models[player.who].role.liveness == "trained"
 
     def hear(self) -> None:
         """Take the environment's answer, once."""
@@ -220,13 +234,13 @@ class Episode:
             self.fail(str(failure))
 
     def trained(self) -> list[str]:
-        """The seats that the policy has: its own, and others in which it has had a turn."""
-        first = self.env.seats()[0]
-        mine = {seat: player for seat, player in self.players.items() if player.who == self.who}
-        return [seat for seat, player in mine.items() if seat == first or player.turns]
+        """The seats that models which learn have: the policy's own, and others in which one has had a turn."""
+        own = self.own_seat()
+        mine = {seat: player for seat, player in self.players.items() if self._learns(player)}
+        return [seat for seat, player in mine.items() if seat == own or player.turns]
 
     def _seated(self, seat: str) -> Player:
-        if self.other is None or seat == self.env.seats()[0]:
+        if self.other is None or seat == self.own_seat():
             return Player(self.who)
         return Player(self.other.get(seat, self.who) if isinstance(self.other, Mapping) else self.other)
 
@@ -269,7 +283,7 @@ class Episode:
         """
         if not self.over:
             self._end("turns")
-        seat = self.env.seats()[0] if seat is None else seat
+        seat = self.own_seat() if seat is None else seat
         player = self.players.get(seat) or Player(self.who)
         if not player.turns:
             model = self.models[self.who]

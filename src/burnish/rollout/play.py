@@ -1,12 +1,13 @@
 """Episodes of several turns: the policy and an environment take turns, token in, token out (rollout/episode.py).
 
 An episode whose environment has answered is sampled on while the environments of others still think. A reply depends
-on its own key alone, so the traces do not depend on who answers when. Where other models speak, too, episodes are
-played in rounds.
+on its own key alone, so the traces do not depend on who answers when. Where other models speak, too, each writes what
+is asked of it while the others wait. Replies of a blend are written in rounds.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import queue
@@ -15,29 +16,32 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from burnish.core.learners import SEAT_MODEL
 from burnish.core.messages import Message, text_of
 from burnish.core.parts import Rollout, names, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group, Task, Trace, Turn
 from burnish.engine.mixture import Blend
 from burnish.envs.tools import TAG
+from burnish.forward.packing import on_gpu
 from burnish.rollout.episode import PLAY, Episode
 from burnish.rollout.sample import continue_from
 from burnish.rollout.starts import Reply, write_arriving
 
 GATHER = 0.002  # seconds without an answer after which the episodes that have gathered are sampled
 LONGEST = 0.02  # seconds in which episodes gather, at most
+NAP = 0.0003  # seconds between two looks at those that gather
+PARTS, FEW = 4, 32  # on a GPU, episodes that answered together go on in so many parts, of at least so many
 EpisodeStart = tuple[Task, tuple[Turn, ...], int]  # the task, the turns so far, a number for the sampling noise
 Speak = Callable[[list[EpisodeStart], Step], list[Trace]]  # a trace for each, whose last turn is the reply
 
 
 @dataclass(frozen=True)
 class Playing:
-    """How a rollout plays: what starts the episodes of tasks, what makes groups of those of one task, and who plays."""
+    """How a rollout plays: what starts the episodes of tasks, and what makes groups of those of one task."""
 
     begin: Callable[[list[Task], Step], list[list[Episode]]]
     groups: Callable[[list[Episode]], list[Group]]
-    who: str
 
 
 @supplies("tokens:env", "turn_score:reward", "score:reward")
@@ -71,12 +75,12 @@ def play(
     def call(tasks: list[Task], step: Step) -> list[Group]:
         episodes = [episode for some in begin(tasks, step) for episode in some]
         try:
-            if blend is not None or any(episode.other is not None for episode in episodes):
+            if blend is not None:
                 for episode in episodes:
                     episode.begin()
                 play_on(episodes, step, temperature=temperature, blend=blend)
             else:
-                write_arriving(Arriving(episodes), who, step)
+                play_arriving(Arriving(episodes), step)
         finally:
             for episode in episodes:
                 episode.env.close()
@@ -88,7 +92,7 @@ def play(
     rollout = of_episodes(name, call, who, paid=paid, reads=mixed, tag=tag)
     if blend is not None:
         return rollout
-    return replace(rollout, playing=Playing(begin, lambda episodes: _groups(episodes, paid, tag), who))
+    return replace(rollout, playing=Playing(begin, lambda episodes: _groups(episodes, paid, tag)))
 
 
 def of_episodes(
@@ -153,8 +157,8 @@ def replies_to(
     for who in dict.fromkeys(episode.player.who for episode in episodes):
         mine = [episode for episode in episodes if episode.player.who == who]
         starts = [(episode.task, tuple(episode.turns), episode.number()) for episode in mine]
-        mixed = blend if who == mine[0].who else None
-        said = continue_from(starts, who, step, tag=PLAY, temperature=temperature, blend=mixed)
+        mixed, author = blend if who == mine[0].who else None, mine[0].author
+        said = continue_from(starts, who, step, author=author, blend=mixed, tag=PLAY, temperature=temperature)
         found |= dict(zip(mine, said, strict=True))
     return [found[episode] for episode in episodes]
 
@@ -168,31 +172,53 @@ def take_turn(episodes: Sequence[Episode], replies: Sequence[Trace]) -> None:
 
 
 class Arriving:
-    """Episodes whose next replies are asked for as their environments answer (rollout/starts.py: Arrivals)."""
+    """Episodes whose next replies are asked for as their environments answer; those of each model apart.
+
+    One model writes at a time. It takes what is asked of it until more replies wait for another one than it is still
+    writing; what it has begun it ends.
+    """
 
     def __init__(self, episodes: list[Episode]) -> None:
         self.rows = len(episodes)
+        beside = any(on_gpu(episode.models[episode.who].device) for episode in episodes[:1])
+        self.together = max(FEW, math.ceil(self.rows / PARTS)) if beside else max(1, self.rows)
         self.deadline = math.inf  # when `ends` is asked again, though nothing has happened
         self._answered: queue.SimpleQueue[Episode] = queue.SimpleQueue()
         self._thinking: dict[Episode, None] = {}
+        self._asked: dict[str, list[Reply]] = {}  # by model, those whose writing has not begun
+        self._writing = 0
         self._of: dict[Reply, Episode] = {}
         for episode in episodes:
             self._wait_for(episode)
 
-    def take(self, wait: bool) -> list[Reply]:
-        """The next replies of the episodes whose environments have answered."""
-        found: list[Reply] = []
+    def next_model(self) -> str | None:
+        """The model of which most replies are asked, once there are any; None where no more will be."""
+        self.hear(wait=True)
+        return max(self._asked, key=lambda who: len(self._asked[who]), default=None)
+
+    def take(self, who: str, wait: bool) -> list[Reply]:
+        """The replies that are asked of a model; wait: until there is one, unless others are asked for."""
+        self.hear(wait and not self._asked)
+        others = max((len(replies) for other, replies in self._asked.items() if other != who), default=0)
+        own = self._asked.pop(who, [])
+        if others > max(self._writing, len(own)):
+            self._asked |= {who: own} if own else {}
+            return []
+        self._writing += len(own)
+        return own
+
+    def hear(self, wait: bool) -> None:
+        """Ask for the next replies of the episodes whose environments have answered. wait: until there is one."""
         while not self.ends():
-            for episode in self._answers(wait and not found):
+            for episode in self._answers(wait):
                 if self.waits(episode):
                     continue
                 reply = episode.go_on()
                 if reply is not None:
+                    self._asked.setdefault(reply.start.who, []).append(reply)
                     self._of[reply] = episode
-                    found.append(reply)
-            if found or not wait or not self._thinking:
-                return found
-        return found
+            if self._asked or not wait or not self._thinking:
+                return
 
     def ends(self) -> bool:
         """Whether no more replies are asked for, though some episodes go on."""
@@ -205,6 +231,7 @@ class Arriving:
     def wrote(self, reply: Reply) -> None:
         """The environment of the reply's episode begins to step."""
         assert reply.said is not None
+        self._writing -= 1
         episode = self._of.pop(reply)
         episode.reply(reply.said)
         self._wait_for(episode)
@@ -214,19 +241,19 @@ class Arriving:
         episode.call.then(lambda: self._answered.put(episode))
 
     def _answers(self, wait: bool) -> list[Episode]:
-        """Episodes whose environments have answered or run out of time; wait: until there is one, and a moment more."""
+        """Episodes whose environments have answered or run out of time; wait: until there is one, and a moment more.
+
+        Of many that answer together a part goes on first, where a GPU decodes it while this thread works for the next
+        part. From then on their turns end at different times.
+        """
         found: dict[Episode, None] = {}
-        until = min([self.deadline, *(episode.env.due for episode in self._thinking)]) if wait else 0.0
-        end = math.inf
-        while len(found) < len(self._thinking):
-            left = min(until, end) - time.monotonic()
-            try:
+        if wait and self._thinking:
+            left = min([self.deadline, *(episode.env.due for episode in self._thinking)]) - time.monotonic()
+            with contextlib.suppress(queue.Empty):
                 found[self._answered.get(timeout=left) if left > 0 else self._answered.get_nowait()] = None
-            except queue.Empty:
-                break
-            if wait:
-                now = time.monotonic()
-                until, end = now + GATHER, min(end, now + LONGEST)
+        self._drain(found)
+        if wait and found:
+            self._gather(found)
         now = time.monotonic()
         found |= {episode: None for episode in self._thinking if episode.env.due <= now}
         answered = [episode for episode in found if episode in self._thinking]  # not those that ran out of time before
@@ -234,14 +261,56 @@ class Arriving:
             del self._thinking[episode]
         return answered
 
+    def _gather(self, found: dict[Episode, None]) -> None:
+        """Those that answer soon after. This thread sleeps meanwhile: to be woken up by each would slow all of them."""
+        last = time.monotonic()
+        end = last + LONGEST
+        while len(found) < min(self.together, len(self._thinking)) and time.monotonic() < min(end, last + GATHER):
+            before = len(found)
+            time.sleep(NAP)
+            self._drain(found)
+            last = time.monotonic() if len(found) > before else last
+
+    def _drain(self, found: dict[Episode, None]) -> None:
+        with contextlib.suppress(queue.Empty):
+            while len(found) < self.together:
+                found[self._answered.get_nowait()] = None
+
+
+@dataclass(frozen=True)
+class _OfModel:
+    """The replies that are asked of one model (rollout/starts.py: Arrivals)."""
+
+    arriving: Arriving
+    who: str
+
+    @property
+    def rows(self) -> int:
+        return self.arriving.rows
+
+    def take(self, wait: bool) -> list[Reply]:
+        return self.arriving.take(self.who, wait)
+
+    def wrote(self, reply: Reply) -> None:
+        self.arriving.wrote(reply)
+
+
+def play_arriving(arriving: Arriving, step: Step) -> None:
+    """Play episodes until they are over, or none asks for a reply: their models write in turn."""
+    while (who := arriving.next_model()) is not None:
+        write_arriving(_OfModel(arriving, who), who, step)
+
 
 def _groups(episodes: list[Episode], paid: bool, tag: str) -> list[Group]:
-    """The episodes of one task as groups: one for each seat of the policy, which is compared with itself alone."""
-    task = episodes[0].task
+    """The episodes of one task as groups: one for each seat of a model that learns, compared with itself alone."""
+    task, who = episodes[0].task, episodes[0].who
     seats = list(dict.fromkeys(seat for episode in episodes for seat in episode.trained())) or [""]
     found = []
     for seat in seats:
         named = task if len(seats) == 1 else replace(task, key=f"{task.key} as {seat}")
+        other = {episode.players[seat].who for episode in episodes if seat in episode.players} - {who}
+        if other:  # a seat is played by one model in all episodes of a task
+            named = replace(named, given={**named.given, SEAT_MODEL: other.pop()})
         asked = [episode.players[seat].asked for episode in episodes if seat in episode.players]
         prompt = _shared([messages for messages in asked if messages]) or named.prompt
         found.append(Group(replace(named, prompt=prompt), [episode.trace(paid, tag, seat) for episode in episodes]))

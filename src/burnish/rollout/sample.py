@@ -171,15 +171,10 @@ def continue_from(
     tag: str = "sample",
     temperature: float | None = None,
     blend: Blend | None = None,
+    author: str | None = None,
 ) -> list[Trace]:
     """A trace for each start (task, turns so far, sample index): the turns and what `who` writes after them."""
-    replies = [
-        Reply(
-            Start(
-                task, turns, index, sample_key(step.clock, task, index, tag), who, who, tag, step.sampling(temperature)
-            )
-        )
-        for task, turns, index in starts
-    ]
+    clock, how = step.clock, (who, author or who, tag, step.sampling(temperature))
+    replies = [Reply(Start(task, turns, i, sample_key(clock, task, i, tag), *how)) for task, turns, i in starts]
     write_on(replies, step, blend=blend)
     return [reply.trace() for reply in replies]

@@ -111,15 +111,15 @@ def fit(
         return None
     limit = _limit(models, needs, settings)
     measure = Measure(models[reader].chat, needs, settings, limit)
-    found = [_fit_one(dataset, measure, splits) for dataset in datasets]
-    longest = max(found, key=lambda one: one.longest)
+    fits = [_fit_one(dataset, measure, splits) for dataset in datasets]
+    longest = max(fits, key=lambda one: one.longest)
     total = replace(
         longest,
-        rows=sum(one.rows for one in found),
-        kept=sum(one.kept for one in found),
-        cut=sum(one.cut for one in found),
-        empty=sum(one.empty for one in found),
-        first=next((one.first for one in found if one.empty), ""),
+        rows=sum(one.rows for one in fits),
+        kept=sum(one.kept for one in fits),
+        cut=sum(one.cut for one in fits),
+        empty=sum(one.empty for one in fits),
+        first=next((one.first for one in fits if one.empty), ""),
     )
     if total.rows and not total.kept:
         raise ValueError(

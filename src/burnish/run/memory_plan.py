@@ -58,68 +58,68 @@ class Batch:
 
 def read_memory(text: str) -> int:
     """Bytes from a size such as 24GiB."""
-    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
-    unit = UNITS.get(found[2].lower()) if found else None
-    if found is None or unit is None or float(found[1]) <= 0:
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
+    unit = UNITS.get(match[2].lower()) if match else None
+    if match is None or unit is None or float(match[1]) <= 0:
         raise ValueError(f"--memory is {text!r}; it is a size such as 24GiB, with its unit")
-    return int(float(found[1]) * unit)
+    return int(float(match[1]) * unit)
 
 
 def parts_of(
     shapes: Mapping[str, DecoderShape], roles: Mapping[str, Role], lora: Lora | None, batch: Batch, how: Choices
 ) -> dict[str, float]:
     """Bytes by what they are for, at the peak."""
-    found = {"weights": 0.0, "gradients": 0.0, "optimiser": 0.0}
+    parts = {"weights": 0.0, "gradients": 0.0, "optimiser": 0.0}
     shared: set[str] = set()
     if how.shard == "full":
-        found |= _divided(shapes, roles, lora, how)
+        parts |= _divided(shapes, roles, lora, how)
     for name, role in roles.items() if how.shard != "full" else ():
         shape = shapes[name]
         adapted = lora is not None and not (role.outputs and role.liveness == "frozen")
         if adapted and (role.liveness != "frozen" or role.source in shared):
             if role.source not in shared:
-                found["weights"] += shape.frozen_bytes(how.quantised)
+                parts["weights"] += shape.frozen_bytes(how.quantised)
                 shared.add(role.source)
             trained = shape.lora_weights(lora.rank) if lora is not None and role.liveness != "frozen" else 0
         else:
             trained = shape.weights if role.liveness == "trained" else 0
-            found["weights"] += 0 if trained else HALF * shape.weights
+            parts["weights"] += 0 if trained else HALF * shape.weights
         if role.liveness == "trained":
-            found["weights"] += (4 + HALF if adapted else held_bytes(how)) * trained
-            found["gradients"] += 4 * trained / (how.ranks if how.shard == "states" else 1)
-            found["gradients"] += min(4 * trained, IN_FLIGHT * BUCKET * 4) if how.shard == "states" else 0
-            found["optimiser"] += MOMENTS[how.optimiser] * trained / (how.ranks if how.shard != "off" else 1)
+            parts["weights"] += (4 + HALF if adapted else held_bytes(how)) * trained
+            parts["gradients"] += 4 * trained / (how.ranks if how.shard == "states" else 1)
+            parts["gradients"] += min(4 * trained, IN_FLIGHT * BUCKET * 4) if how.shard == "states" else 0
+            parts["optimiser"] += MOMENTS[how.optimiser] * trained / (how.ranks if how.shard != "off" else 1)
     learns = [shapes[name] for name, role in roles.items() if role.liveness == "trained"]
     widest = max(learns, key=lambda shape: shape.activation_bytes(), default=next(iter(shapes.values())))
     cache = float(kv_bytes(widest, batch, how.kv))
     tokens = max(how.token_budget, batch.reply + batch.prompt if batch.replies else 0)  # a row is not cut
-    found["activations"] = tokens * widest.activation_bytes(how.activations == "recompute")
+    parts["activations"] = tokens * widest.activation_bytes(how.activations == "recompute")
     if how.activations == "recompute":
-        found["activations"] += tokens * widest.layer_bytes()
+        parts["activations"] += tokens * widest.layer_bytes()
     if how.activations == "offload":
-        found["activations"] *= min(1.0, OFFLOADED / widest.layers)
+        parts["activations"] *= min(1.0, OFFLOADED / widest.layers)
     if cache <= KEPT:
-        return {**found, "KV cache": cache}
-    return {**found, "KV cache, beyond what the learner takes": max(0.0, cache - found["activations"])}
+        return {**parts, "KV cache": cache}
+    return {**parts, "KV cache, beyond what the learner takes": max(0.0, cache - parts["activations"])}
 
 
 def _divided(
     shapes: Mapping[str, DecoderShape], roles: Mapping[str, Role], lora: Lora | None, how: Choices
 ) -> dict[str, float]:
     """Bytes of models whose layers the ranks divide (--shard full). What is outside the layers is whole, in bf16."""
-    found = {"weights": 0.0, "gradients": 0.0, "optimiser": 0.0}
+    parts = {"weights": 0.0, "gradients": 0.0, "optimiser": 0.0}
     for name, role in roles.items():
         shape = shapes[name]
         moves, adapted = role.liveness == "trained", lora is not None and role.liveness != "frozen"
         outside = shape.weights - shape.linear
         trained = 0 if not moves else shape.lora_weights(lora.rank) if adapted and lora is not None else shape.weights
         layers = 4 * shape.linear if moves and not adapted else HALF * shape.linear
-        found["weights"] += layers / how.ranks + HALF * outside
-        found["weights"] += 4 * (trained if adapted else outside if moves else 0) / how.ranks
-        found["gradients"] += 4 * trained / how.ranks + (4 * outside if moves and not adapted else 0)
-        found["optimiser"] += MOMENTS[how.optimiser] * trained / how.ranks
+        parts["weights"] += layers / how.ranks + HALF * outside
+        parts["weights"] += 4 * (trained if adapted else outside if moves else 0) / how.ranks
+        parts["gradients"] += 4 * trained / how.ranks + (4 * outside if moves and not adapted else 0)
+        parts["optimiser"] += MOMENTS[how.optimiser] * trained / how.ranks
     widest = max(shape.linear / shape.layers for shape in shapes.values())
-    return {**found, "gathered layers": 2 * HALF * widest + 4 * widest}  # one computes, one arrives, one leaves
+    return {**parts, "gathered layers": 2 * HALF * widest + 4 * widest}  # one computes, one arrives, one leaves
 
 
 def kv_bytes(shape: DecoderShape, batch: Batch, most: int | None) -> int:

@@ -66,9 +66,10 @@ class Pipeline:
     def __init__(self, method: Method, models: Models, settings: Settings, *, threaded: bool | None = None) -> None:
         self.method, self.models, self.settings = method, models, settings
         reads = {name for part in sampling_parts(method.phases) for name in part.reads}
-        self.snapshot = SnapshotModels(models, reads)
         concurrent = models.ahead is not None or all(m.device.type == "cpu" for m in models)
         self.threaded = concurrent if threaded is None else threaded
+        ranks = models.ranks.for_thread() if self.threaded else models.ranks
+        self.snapshot = SnapshotModels(models, reads, ranks)
         self.say: Callable[[str], None] = _log.warning
         self._coming: deque[PartialStep] = deque()  # in the order of their steps, queued or finished
         self._orders: deque[_Order] = deque()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 from typing import TYPE_CHECKING
 
+from burnish.compose.played_on import waiting_in
 from burnish.core.method import Method, Phase
 from burnish.core.schedules import at
 from burnish.core.types import Clock
@@ -14,6 +16,7 @@ from burnish.models.ranks import here
 if TYPE_CHECKING:
     from burnish.config.options import Options
 
+UNIT = 4  # tasks in a unit of work on Ray, by default
 RAY_ONLY = (
     "samplers",
     "graders",
@@ -119,6 +122,8 @@ def _check_full(options: Options) -> None:
         f"--quantization {options.quantization}": options.quantization is not None
         and "weights in four bits are not divided; leave out --shard",
         "--exact": options.exact and "layers run in transformers' own modules",
+        f"--lag {options.lag}": options.lag
+        and "it samples from a whole copy of earlier weights, and no rank has one; --shard states works",
     }
     for flag, why in reasons.items():
         if why:
@@ -128,10 +133,6 @@ def _check_full(options: Options) -> None:
 def _check_ranks(options: Options) -> None:
     reasons = {
         "--on ray": options.on == "ray" and "has samplers of its own (--samplers)",
-        f"--lag {options.lag}": options.lag and "samples in a thread, and two threads of a rank cannot both wait",
-        f"--engine {options.engine}": options.engine != "local" and "has one sampler for one trainer",
-        "--train-when": options.train_when is not None and "ends a step by the clock, which ranks would read apart",
-        "--step-deadline": options.step_deadline is not None and "ends a step by the clock, which ranks read apart",
     }
     for flag, why in reasons.items():
         if why:
@@ -141,6 +142,12 @@ def _check_ranks(options: Options) -> None:
 def threads_for(options: Options) -> int:
     """The default threads per actor: the cores of this machine divided by the number of working actors."""
     return max(1, (os.cpu_count() or 1) // (options.samplers + options.graders + 1))
+
+
+def unit_for(options: Options, method: Method) -> int:
+    """The default number of tasks in a unit: of episodes, which wait for environments, all that a sampler gets."""
+    plays = any(phase.rollout.playing is not None for phase in first_phases(method, options.steps))
+    return max(UNIT, math.ceil(options.prompts / options.samplers)) if plays else UNIT
 
 
 def first_phases(method: Method, steps: int) -> list[Phase]:
@@ -155,6 +162,12 @@ def first_phases(method: Method, steps: int) -> list[Phase]:
 
 def _check_state(method: Method, steps: int) -> None:
     for phase in first_phases(method, steps):
+        if waiting_in(phase):
+            raise ValueError(
+                "episodes that wait for the next step (--chunk, --train-when, --step-deadline) stay with the process "
+                "that plays them, and on Ray another sampler must be able to play a unit again; --order free goes on "
+                "without slow units: use it in their place"
+            )
         for item in phase.rollout.state:
             raise ValueError(
                 f"{method.name} cannot run on Ray: its rollout has state ({item.name!r}), and each sampler would have "

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from burnish.compose.own_seats import models_of_seats
 from burnish.compose.passes import Additions, composed
 from burnish.compose.rewards import scores_replies
 from burnish.compose.seats import read_opponent
@@ -44,7 +45,7 @@ from burnish.run.memory_plan import (
 )
 from burnish.run.passes import steps_of_epochs
 from burnish.run.pipeline import require_pipelined
-from burnish.run.placement import check_placing, threads_for
+from burnish.run.placement import check_placing, threads_for, unit_for
 from burnish.run.reply_length import reply_length
 from burnish.run.reward_versions import Versions, present
 from burnish.serve.pulled import read_pulled
@@ -103,7 +104,9 @@ def compose(
         source = with_agent(source, agent, options.agent_pays)
     opponent = read_opponent(options.opponent) if options.opponent else None
     if opponent is not None:
-        source = with_opponent(source, opponent.train, opponent.heldout)
+        source = with_opponent(source, opponent.train, opponent.heldout, options.seat)
+    elif options.seat is not None:
+        raise ValueError("--seat gives the policy another seat, and nobody has the first one; add --opponent start")
     additions = Additions(
         name=config.method,
         source=source,
@@ -187,7 +190,7 @@ def plan(
     if task is None:
         config = replace(config, options=replace(options, task=pin(options.task)))
     config, method = _pinned_models(steps_of_epochs(config, source), method)
-    require_same_tokens(replace(method, name=config.method), base)
+    require_same_tokens(replace(method, name=config.method), base, models_of_seats(method))
     config = _evaluated(config, source)
     options = config.options
     if options.max_new_tokens is None:
@@ -220,6 +223,8 @@ def plan(
         options = replace(options, token_budget=budget)  # not by the memory that is free when it is resumed
     if options.on == "ray" and options.threads is None:  # another number may change the last bits
         options = replace(options, threads=threads_for(options))
+    if options.on == "ray" and options.unit is None:
+        options = replace(options, unit=unit_for(options, named_method))
     config = replace(config, options=options)
     parts = rewards or (read_rewards(options.reward) if options.reward else ())
     return RunPlan(
@@ -243,17 +248,17 @@ def _within(config: Config, method: Method, base: Path, lora: Lora | None, loads
         )
     shapes, batch, start = asked(config, method, base)
     most = options.token_budget or max(busy(shape) for shape in shapes.values())
-    found = fitted(
+    sizes = fitted(
         shapes, method.models, lora, batch, replace(start, token_budget=most), read_memory(options.memory or "")
     )
-    cache = kv_bytes(shapes[method.product], batch, found.kv)
-    room = 1.05 * cache / GIB + 0.01 if found.kv is None else math.ceil(100 * cache / GIB) / 100
+    cache = kv_bytes(shapes[method.product], batch, sizes.kv)
+    room = 1.05 * cache / GIB + 0.01 if sizes.kv is None else math.ceil(100 * cache / GIB) / 100
     chosen = replace(
         options,
-        token_budget=found.token_budget,
-        checkpoint_activations=found.activations,
-        optimiser=found.optimiser,
-        master_weights=found.master_weights,
+        token_budget=sizes.token_budget,
+        checkpoint_activations=sizes.activations,
+        optimiser=sizes.optimiser,
+        master_weights=sizes.master_weights,
         kv_gib=options.kv_gib or (round(room, 2) if cache else None),
     )
     return replace(config, options=chosen)

@@ -24,13 +24,13 @@ Versions = dict[str, str]  # by name; empty where there is no file (a function t
 
 def present(rewards: Sequence[RewardSpec], shape: str | None, preference: str | None = None) -> Versions:
     """The version of every reward and shape of a run, and of its preference."""
-    found = {part.name: _version(str(part.what)) if isinstance(part.what, str) else "" for part in rewards}
+    versions = {part.name: _version(str(part.what)) if isinstance(part.what, str) else "" for part in rewards}
     for piece in split_outside(shape or ""):
         name = piece.partition("(")[0].strip()
-        found[name if name not in found else f"{name} (shape)"] = _version(piece)
+        versions[name if name not in versions else f"{name} (shape)"] = _version(piece)
     if preference:
-        found[f"{preference.partition('(')[0].rpartition(':')[2]} (preference)"] = _version(preference)
-    return found
+        versions[f"{preference.partition('(')[0].rpartition(':')[2]} (preference)"] = _version(preference)
+    return versions
 
 
 def _version(text: str) -> str:

@@ -32,15 +32,15 @@ def facts(
     computing: Mapping[str, object],
 ) -> Facts:
     """What this rank has, by name: short texts that are compared."""
-    found = {"version": f"burnish {__version__}, torch {torch.__version__}"}
-    found["config"] = _hash({key: value for key, value in config.items() if key not in CHOSEN_HERE})
-    found |= {f"data {name}": str(version) for name, version in rows.items()}
-    found |= {f"reward {name}": str(version) for name, version in rewards.items()}
-    found[f"model {base.name}"] = _hash(
+    own = {"version": f"burnish {__version__}, torch {torch.__version__}"}
+    own["config"] = _hash({key: value for key, value in config.items() if key not in CHOSEN_HERE})
+    own |= {f"data {name}": str(version) for name, version in rows.items()}
+    own |= {f"reward {name}": str(version) for name, version in rewards.items()}
+    own[f"model {base.name}"] = _hash(
         {file.name: file.stat().st_size for file in sorted(adapted_model(base).glob("*.safetensors"))}
     )
-    found["kernel library"] = str(computing.get("sha256") or computing.get("none"))
-    return found
+    own["kernel library"] = str(computing.get("sha256") or computing.get("none"))
+    return own
 
 
 def require_same_everywhere(ranks: Ranks, own: Facts) -> None:

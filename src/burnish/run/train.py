@@ -15,6 +15,7 @@ import torch
 
 from burnish.checkpoint import checkpoint
 from burnish.checkpoint.async_save import Saver
+from burnish.compose.own_seats import SEATS, learners_of
 from burnish.config.options import Config, Options
 from burnish.core.loop import Report, loop
 from burnish.core.method import Method
@@ -34,7 +35,6 @@ from burnish.run.encoded import remember_texts
 from burnish.run.evaluating import Evaluating
 from burnish.run.folder import Folder
 from burnish.run.following import Follower, agreed, created
-from burnish.run.late_phases import late_phases
 from burnish.run.lengths import Lengths, Needs, fit
 from burnish.run.monitor import Measurements, Monitor
 from burnish.run.observed import About, ObservedRun, held_out_size
@@ -45,7 +45,7 @@ from burnish.run.pipeline import Pipeline, SamplesElsewhere
 from burnish.run.plan import RunPlan, plan, risky_lr
 from burnish.run.same_everywhere import facts, require_same_everywhere
 from burnish.run.session import StoreSession
-from burnish.run.unseen_tools import unseen_tools
+from burnish.run.warnings import late_phases, unseen_tools
 from burnish.store.health import HealthLimits
 from burnish.store.reader import RunStore, open_store
 from burnish.store.sinks import open_sinks
@@ -199,13 +199,13 @@ def prepare(
         data_versions.record(folder, start, rows)
     where = f"resuming from {at.name}" if at else ""
     warnings = {"damaged": f"{', '.join(passed)}: skipped, {where}"} if passed else {}
-    found = {
+    possible = {
         "unguarded": "" if folder.guarded else UNGUARDED.format(folder=folder.path),
         "tools": unseen_tools(planned.source, models[method.product].chat),
         "lr": risky_lr(planned),
         "phases": late_phases(method, config.options.steps),
     }
-    warnings |= changed | {kind: warning for kind, warning in found.items() if warning}
+    warnings |= changed | {kind: warning for kind, warning in possible.items() if warning}
     run = Run(
         config, method, planned.source, models, settings, folder, start, warnings, pipeline, lengths, kernels=computing
     )
@@ -217,12 +217,12 @@ def _changes(
     folder: Folder, start: int, planned: RunPlan, computing: dict[str, object], rows: reward_versions.Versions
 ) -> dict[str, str]:
     """Warnings by kind: what a run that resumes after step `start` has in another version than before."""
-    found = {
+    changes = {
         "kernels": kernels.change(folder, start, computing, planned.config.options.exact),
         "rewards": reward_versions.change(folder, start, planned.rewards),
         "data": data_versions.change(folder, start, rows),
     }
-    return {kind: warning for kind, warning in found.items() if warning}
+    return {kind: warning for kind, warning in changes.items() if warning}
 
 
 def memories(method: Method, pipeline: SampleSource | None, best: Best, models: Models) -> dict[str, Stateful]:
@@ -331,6 +331,10 @@ def _execute(run: Run, everyone: Observers, control: Control | Follower, saver: 
         model = folder.path / "model"
     if model is not None:
         checkpoint.publish_product(run.models, run.method.product, model, merge=options.merge)
+        for name in learners_of(run.method):
+            place = folder.path / SEATS / name.removeprefix("opponent_")
+            place.parent.mkdir(exist_ok=True)
+            checkpoint.publish_product(run.models, name, place, merge=options.merge)
     folder.confirm()  # a run whose folder is gone must end with an error
     kept = run.best.kept if options.keep_best else None
     result = Result(folder.path, model, before, after, folder.metrics(), ended=early, best=kept)

@@ -14,11 +14,18 @@ import select
 import shutil
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 _DEATH_SIGNAL, _SUBREAPER = 1, 36  # prctl
 KILL_SECONDS = 3.0  # time for killed processes to disappear
+
+
+def scratch_folder(prefix: str) -> str:
+    """A new temporary folder, to be given to `fork_guard`. SIGTERM waits from now on until the guard can remove it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    return tempfile.mkdtemp(prefix=prefix)
 
 
 def fork_guard(*private: int, scratch: str | None = None) -> None:
@@ -31,6 +38,7 @@ def fork_guard(*private: int, scratch: str | None = None) -> None:
     guard = os.getpid()
     worker = os.fork()
     if not worker:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         _prctl(_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() not in (guard, 0):  # 0: the guard is outside of the child's process namespace
             os._exit(1)  # the guard was killed before the death signal was set
@@ -67,6 +75,7 @@ def _watch(worker: int) -> int | None:
     ended: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: ended.append(number))
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     poll = select.poll()
     poll.register(0, 0)  # hang-ups are always reported
     poll.register(wake_reader, select.POLLIN)

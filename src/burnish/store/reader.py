@@ -302,10 +302,11 @@ def find_runs(root: str | Path, depth: int = 4) -> Iterator[Path]:
         yield root
         return
     try:
-        below = sorted(path for path in root.iterdir() if not path.name.startswith(".")) if depth else []
+        names = sorted(name for name in os.listdir(root) if not name.startswith(".")) if depth else []
     except OSError:
         return
-    for path in below:
+    for name in names:
+        path = root / name
         if os.path.isdir(path):  # unlike Path.is_dir, it never raises
             yield from find_runs(path, depth - 1)
 

@@ -143,7 +143,7 @@ def connect_to_read(path: Path, *, brief: bool = False) -> sqlite3.Connection:
     opened as immutable too, and SQLite creates no -wal and -shm files.
     """
     refuse_odd(path)
-    address = path.resolve().as_uri()
+    address = path.absolute().as_uri()
     immutable = brief and not os.path.lexists(f"{path}-wal")
     try:
         try:

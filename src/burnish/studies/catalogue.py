@@ -1,4 +1,4 @@
-"""The papers of kind `study`: which have a claim file, and why the others have none yet."""
+"""The papers of kind `study`, and what became of their claims."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STATES = Path(__file__).with_name("verdicts.json")  # written by scripts/write_s
 
 @dataclass(frozen=True)
 class StudyEntry:
-    """A row of the table of papers. state: its verdicts, or why there are none."""
+    """A row of the table of papers. state: its verdicts, or that there are none yet."""
 
     name: str
     papers: tuple[Paper, ...]
@@ -33,17 +33,8 @@ def states() -> dict[str, str]:
 
 def entries() -> list[StudyEntry]:
     """All rows, in the order of their names."""
-    verdicts, written = states(), set(names())
-    rows = []
-    for paper in studies.ALL:
-        unrun = "not yet run" if paper.id in written else f"not yet written: it needs {waiting(paper.id)}"
-        rows.append(StudyEntry(paper.id, (paper,), verdicts.get(paper.id, unrun)))
-    return rows
-
-
-def waiting(name: str) -> str:
-    """What a study without a claim file waits for."""
-    return studies.WAITS.get(name, "")
+    verdicts = states()
+    return [StudyEntry(paper.id, (paper,), verdicts.get(paper.id, "not yet run")) for paper in studies.ALL]
 
 
 def papers_of_box() -> dict[str, Paper]:

@@ -217,6 +217,8 @@ def references(arm: Arm) -> tuple[str, ...]:
 def _check_references(study: Study, where: str) -> None:
     """What an arm refers to is an earlier arm or a stage of `prepare`."""
     order = list(study.arms)
+    if twice := [name for name in order if name in study.prepare]:
+        raise ValueError(f"{where} has an arm and a stage of `prepare` called {twice[0]!r}; give one another name")
     for place, arm in enumerate(study.arms.values()):
         for name in references(arm):
             if name not in order[:place] and name not in study.prepare:

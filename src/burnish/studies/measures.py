@@ -8,6 +8,7 @@ tokens, flops  what the run used; also sampled, trained, samples, steps, seconds
 reach(X)       the share of the budget after which the held-out accuracy was X; 1 where it never was
 after(M, X)    how much the held-out accuracy still rose after the recorded metric M first was X
 M@end          a recorded metric: its mean over the last tenth of the steps; also @start, @mean, @min, @max, @change
+X minus Y      the difference of two measures of the same run
 anything else  what a probe of this name measured (compare/probes.py)
 """
 
@@ -66,6 +67,8 @@ class Missing(Exception):
 
 
 def _of(rows: Sequence[RunResult], measure: str) -> Matrix:
+    if " minus " in measure:
+        return _less(rows, *measure.split(" minus ", 1))
     if measure == "accuracy":
         return scores(rows)
     if measure == "start":
@@ -87,6 +90,15 @@ def _of(rows: Sequence[RunResult], measure: str) -> Matrix:
     known = sorted({name for row in rows for name in (*row.probed, *(f"{metric}@end" for metric in row.recorded))})
     names = ", ".join(known) or "none"
     raise Missing(f"the runs of {rows[0].label!r} have no {measure!r}; besides the accuracy there are {names}")
+
+
+def _less(rows: Sequence[RunResult], one: str, other: str) -> Matrix:
+    """The difference of two measures; of different tasks, item by item in the order in which they were drawn."""
+    a, b = _of(rows, one), _of(rows, other)
+    if a.shape != b.shape:
+        a, b = a.mean(1, keepdims=True), b.mean(1, keepdims=True)
+    difference: Matrix = a - b
+    return difference
 
 
 def _parts(measure: str) -> tuple[str, ...]:

@@ -101,6 +101,8 @@ def _ran(study: Study, raw: Raw) -> str:
     kind = "A quick run" if raw.quick else "The full study"
     done = f"{raw.count} runs, {raw.seeds} seeds, {raw.seconds / 3600:.1f} hours of training steps on one core each"
     failed = f", {len(raw.failures)} runs failed" if raw.failures else ""
+    if not raw.quick and raw.seeds < study.full.seeds:
+        failed += f"; time ran out after {raw.seeds} of {study.full.seeds} seeds"
     changed = changed_claim_file(study, raw)
     return f"{kind}: {done}{failed}. Claim file `{study.sha}`.{f' **{changed}**' if changed else ''}"
 

@@ -125,7 +125,7 @@ class Plan:
             keep_model=self._kept(arm) and seed < DEV,
             learns=str(self._filled(arm.learns or (task if "reward" in flags else ""), task, seed)),
             record=self.study.record if seed < DEV else (),
-            probes=self.study.probes if seed < DEV else (),
+            probes=tuple(str(self._filled(one, task, seed)) for one in self.study.probes) if seed < DEV else (),
         )
 
     def _kept(self, arm: Arm) -> bool:

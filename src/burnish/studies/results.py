@@ -106,15 +106,18 @@ def _place(file: Path) -> str:
     return "/".join(parts)
 
 
-def compact(file: Path, out: Path, *, curves: bool) -> None:
+def compact(file: Path, out: Path, *, curves: bool, seeds: int) -> None:
     """Write the results anew with what a verdict needs alone: no flags, no legs, and of curves their values.
 
     curves: keep which held-out tasks were right at each point, too (the measure `fall`)
+    seeds: keep the runs of so many seeds, and those on development seeds
     """
     stored = ResultsFile(file)
     out.unlink(missing_ok=True)
     target = ResultsFile(out, stored.about)
     for row in stored.rows.values():
+        if seeds <= row.seed < DEV:
+            continue
         marks = row.curve if curves else (*row.curve[:1], *(replace(mark, right="") for mark in row.curve[1:]))
         marks = tuple(replace(mark, at=round(mark.at), value=round(mark.value, 4)) for mark in marks)
         target.rows[row.key] = replace(row, flags={}, legs=(), curve=marks)

@@ -274,7 +274,8 @@ def verdicts(rules: Sequence[Rule], parts: Sequence[Part]) -> list[str]:
 def unit_of(measure: str) -> str:
     """points of a share, number of anything else."""
     shares = ("accuracy", "start", "gain", "fall")
-    return "points" if measure in shares or measure.startswith(("pass@", "after(", "maj@", "share")) else "number"
+    heads = ("accuracy on ", "pass@", "after(", "maj@", "share", "ranked_", "dip")
+    return "points" if measure in shares or measure.startswith(heads) else "number"
 
 
 def amount(value: float, unit: str) -> str:

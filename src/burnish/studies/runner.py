@@ -62,7 +62,7 @@ def run_study(
     file = open_results(study, plan.out, asked.quick)
     file.save()
     if study.prepare:
-        made = _prepared(plan, makers, display, say)
+        made = prepared(plan, makers, display, say)
         if made is None:
             return Outcome(False, "you asked to stop")
         plan = replace(plan, made=made)
@@ -119,7 +119,7 @@ def _forget_lost(file: ResultsFile, jobs: Sequence[Job], later: Sequence[Sequenc
             del file.rows[job.key]
 
 
-def _prepared(
+def prepared(
     plan: Plan, makers: Mapping[str, Maker], display: Display, say: Callable[[str], None]
 ) -> dict[tuple[str, str], str] | None:
     """Run the stages of `prepare` once for each task, as a recipe; None where it was stopped."""

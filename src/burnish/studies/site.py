@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from burnish.studies.page import figure, page
@@ -11,7 +11,7 @@ from burnish.studies.summary import Entry, counts, forest, summary
 PLOT = "forest.svg"
 
 
-def write_pages(entries: Sequence[Entry], waiting: Mapping[str, str], out: Path, methods: str = "../methods") -> None:
+def write_pages(entries: Sequence[Entry], out: Path, methods: str = "../methods") -> None:
     """A page and a figure for each study, README.md and the forest plot."""
     out.mkdir(parents=True, exist_ok=True)
     for entry in entries:
@@ -23,7 +23,7 @@ def write_pages(entries: Sequence[Entry], waiting: Mapping[str, str], out: Path,
     plot = forest(entries)
     if plot:
         (out / PLOT).write_text(plot)
-    (out / "README.md").write_text(summary(entries, waiting, PLOT if plot else ""))
+    (out / "README.md").write_text(summary(entries, PLOT if plot else ""))
 
 
 def state(entry: Entry) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from burnish.report.charts import Row, interval_chart, standalone
@@ -39,8 +39,8 @@ def counts(entries: Sequence[Entry]) -> dict[str, int]:
     return {verdict: found_in.count(verdict) for verdict in VERDICTS}
 
 
-def summary(entries: Sequence[Entry], waiting: Mapping[str, str], picture: str) -> str:
-    """The page. waiting: id of a paper -> why there is no study of it yet."""
+def summary(entries: Sequence[Entry], picture: str) -> str:
+    """The page of all studies; picture: the file of the forest plot, or empty."""
     ran = [entry for entry in entries if entry.raw is not None]
     said = ", ".join(f"{count} {verdict}" for verdict, count in counts(entries).items())
     quick = sum(entry.raw is not None and entry.raw.quick for entry in entries)
@@ -56,15 +56,28 @@ def summary(entries: Sequence[Entry], waiting: Mapping[str, str], picture: str) 
             lines.append(
                 f"| {f'{link}{kind}' if not place else ''} | {one.claim.text} | {effect} | **{one.verdict}** |"
             )
-    parts = ["# Studies", INTRODUCTION, line, "\n".join(lines) if ran else ""]
+    parts = ["# Studies", INTRODUCTION, line, "\n".join(lines) if ran else "", *_carried(ran)]
     if picture:
         parts[3:3] = [f"![All claims in one plot]({picture})", READ]
     unrun = [entry.study.name for entry in entries if entry.raw is None]
     if unrun:
         parts += ["## Not yet run", "\n".join(f"- [{name}]({name}.md)" for name in unrun)]
-    if waiting:
-        parts += ["## Not yet written", "\n".join(f"- {name}: {why}" for name, why in sorted(waiting.items()))]
     return "\n\n".join(wrapped(part) for part in parts if part) + "\n"
+
+
+def _carried(entries: Sequence[Entry]) -> list[str]:
+    """Which claims carry over to the small models here, and which do not, each with its study."""
+    heads = {HOLDS: "## What carries over", FAILS: "## What does not", SCALE: "## What these models cannot show"}
+    parts = []
+    for verdict, head in heads.items():
+        found = [
+            f"- {one.claim.text} ([{entry.study.name}]({entry.study.name}.md))"
+            for entry in entries
+            for one in entry.verdicts
+            if one.verdict == verdict
+        ]
+        parts += [head, "\n".join(wrapped(line) for line in found)] if found else []
+    return parts
 
 
 def forest(entries: Sequence[Entry]) -> str:

@@ -36,7 +36,7 @@ class Countdown(Family):
     name = "countdown"
     summary = "reach a target with given numbers, each used once"
 
-    def _chain(self, numbers: Sequence[int], dice: random.Random) -> tuple[str, list[str], int]:
+    def chain(self, numbers: Sequence[int], dice: random.Random) -> tuple[str, list[str], int]:
         """A random chain of the numbers whose intermediate results stay between 0 and 99."""
         signs = _SHAPES[self.level][1]
         while True:
@@ -49,7 +49,7 @@ class Countdown(Family):
     def draw(self, dice: random.Random) -> Round:
         many, _, largest = _SHAPES[self.level]
         numbers = tuple(dice.randint(1, largest) for _ in range(many))
-        expression, _, target = self._chain(numbers, dice)
+        expression, _, target = self.chain(numbers, dice)
         return numbers, target, expression
 
     def identity(self, problem: Round) -> str:
@@ -66,14 +66,14 @@ class Countdown(Family):
     def _tries(self, problem: Round, dice: random.Random) -> list[str]:
         """No working, or one failed attempt, marked as such."""
         numbers, target, _ = problem
-        _, working, value = self._chain(numbers, dice)
+        _, working, value = self.chain(numbers, dice)
         return [f"{','.join(working)} no"] if value != target and dice.random() < 0.4 else []
 
     def _success(self, problem: Round, dice: random.Random) -> tuple[str, list[str]]:
         """A chain that reaches the target, by random search; it ends because the target is reachable."""
         numbers, target, _ = problem
         while True:
-            expression, working, value = self._chain(numbers, dice)
+            expression, working, value = self.chain(numbers, dice)
             if value == target:
                 return expression, working
 
@@ -88,7 +88,7 @@ class Countdown(Family):
         tries = self._tries(problem, dice)
         kind = dice.choice(("believe", "believe", "accept", "sign", "number"))
         if kind in ("believe", "accept"):
-            expression, working, _ = self._chain(numbers, dice)
+            expression, working, _ = self.chain(numbers, dice)
             if kind == "believe":
                 working[-1] = f"{working[-1].split('=')[0]}={target}"
             return format_reply(expression, *tries, f"{','.join(working)} yes")
@@ -99,6 +99,29 @@ class Countdown(Family):
         else:
             wrong = dice.choice(numbers)
             expression = expression.replace(str(dice.choice(numbers)), str(wrong), 1)
+        return format_reply(expression, *tries, f"{','.join(working)} yes")
+
+    def misses(self, problem: Round, dice: random.Random, most: int) -> list[str]:
+        """The tries of a search by chance before it hits, at most so many, each marked as one that misses."""
+        numbers, target, _ = problem
+        tries: list[str] = []
+        while len(tries) < most:
+            _, working, value = self.chain(numbers, dice)
+            if value == target:
+                break
+            tries.append(f"{','.join(working)} no")
+        return tries
+
+    def reply(self, problem: Round, dice: random.Random, tries: Sequence[str], *, right: bool) -> str:
+        """A reply that ends these tries with a chain which reaches the target, or with one that only claims to."""
+        if right:
+            expression, working = self._success(problem, dice)
+            return format_reply(expression, *tries, f"{','.join(working)} yes")
+        numbers, target, _ = problem
+        value = target
+        while value == target:
+            expression, working, value = self.chain(numbers, dice)
+        working[-1] = f"{working[-1].split('=')[0]}={target}"
         return format_reply(expression, *tries, f"{','.join(working)} yes")
 
     def judge(self, problem: Round, said: str) -> str:

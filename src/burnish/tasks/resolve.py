@@ -19,6 +19,7 @@ from burnish.tasks.data.spec import Spec, read_spec
 from burnish.tasks.environment import EnvSource
 from burnish.tasks.flipped import flipped
 from burnish.tasks.mixture import Ingredient, Mixture
+from burnish.tasks.rewritten import OPTIONS, rewritten
 from burnish.tasks.source import Source
 from burnish.tasks.table import GENERATED, closest, source
 from burnish.tasks.task_set import leaves, limited, rewarded, sandboxed, task_set
@@ -49,7 +50,7 @@ def resolve_task(
     dataset, or the user's own object.
 
     Options follow after commas: "gym:chain_sum,max_terms=2" for a generator, "data.jsonl,prompt=text" to name a column,
-    "pairs.jsonl,flip=0.2" to reverse a share of the labels.
+    "pairs.jsonl,flip=0.2" to reverse a share of the labels, "add,skill=0.4" for a teacher who errs.
     Several sources make a mixture: "a.jsonl*0.7,b.jsonl*0.3".
     columns  part of a task -> column, for all datasets of the task
     reward   one function or several: path/to/file.py:function, "a.py:f,b.py:g*0.5", or what resolve_reward read
@@ -155,6 +156,9 @@ def _one(spec: Spec, columns: Mapping[str, str], apart: bool) -> Source:
     if "flip" in spec.options:
         rest = {name: value for name, value in spec.options.items() if name != "flip"}
         return flipped(_one(replace(spec, options=rest), columns, apart), spec.options["flip"])
+    if own := {name: spec.options[name] for name in OPTIONS if name in spec.options}:
+        rest = {name: value for name, value in spec.options.items() if name not in own}
+        return rewritten(_one(replace(spec, options=rest), columns, apart), own)
     name, options = spec.name, dict(spec.options)
     if (adapter := adapted(name)) is not None:
         return adapter[0](adapter[1], **options)

@@ -21,6 +21,7 @@ from burnish.tasks.codes.speak import Speak
 from burnish.tasks.countdown import Countdown
 from burnish.tasks.edit import Edit
 from burnish.tasks.logic import Logic
+from burnish.tasks.matrix import Matrix
 from burnish.tasks.multiply import Multiply
 from burnish.tasks.passages import Passages
 from burnish.tasks.path import Path
@@ -31,9 +32,11 @@ from burnish.tasks.pictures.page import PageTask
 from burnish.tasks.pictures.shapes import Shapes
 from burnish.tasks.pictures.sprites import Sprites
 from burnish.tasks.pictures.tones import Tones
+from burnish.tasks.points import Points
 from burnish.tasks.reverse import Reverse
 from burnish.tasks.sort import Sort
 from burnish.tasks.source import Source
+from burnish.tasks.tutor import Tutor
 from burnish.tasks.user import User
 
 BUILTIN: dict[str, type] = {
@@ -48,7 +51,7 @@ GENERATED: dict[str, type] = {
     **SEEN,
     **CODED,
     Paint.name: Paint,
-    **{kind.name: kind for kind in (Code, Calls, Passages, Search, User, BanditTask)},
+    **{kind.name: kind for kind in (Code, Calls, Passages, Points, Tutor, Matrix, Search, User, BanditTask)},
     **GAMES,
     **WORK,
 }  # all tasks that can be named

@@ -19,6 +19,7 @@ from burnish.tasks.source import EagerScoring, Scoring, Source
 from burnish.verifiers.verifier import SECONDS
 
 OPPONENT = "opponent_model"  # in Task.given: the model that plays the seats besides the policy's, or models by seat
+SEAT = "policy_seat"  # in Task.given: the policy's seat, where it is not the first
 Playing = str | Mapping[str, str]  # a model for all seats besides the policy's, or models by seat
 Change = Callable[[str, Task], Task]  # (split, task) -> task
 
@@ -202,22 +203,32 @@ def with_agent(source: Source, agent: Callable[..., object] | Pulled, pays: bool
     return replace(tasks, agent=Agent(agent, pays), added=tasks.added | {"agent"})
 
 
-def with_opponent(source: Source, train: Sequence[Playing], heldout: Playing) -> TaskSet:
-    """The tasks with models in the seats besides the policy's: one of these in training, one in evaluation."""
-    if "env" not in source.gives or not offers(source.task("train", 0).given["env"](), "seat"):
+def with_opponent(source: Source, train: Sequence[Playing], heldout: Playing, seat: str | None = None) -> TaskSet:
+    """The tasks with models in the seats besides the policy's: one of these in training, one in evaluation.
+
+    seat: the policy's; by default the first
+    """
+    make = source.task("train", 0).given["env"] if "env" in source.gives else None
+    env = make() if make is not None else None
+    if env is None or not offers(env, "seat"):
         raise ValueError(
             f"task {source.name!r} has no environment of several players, so there is no seat for --opponent; "
             "use nim, deal or twenty_questions, or an environment with seat() (docs/environments.md)"
         )
-    seats = tuple(getattr(source.task("train", 0).given["env"](), "seats", ()))
+    seats = tuple(getattr(env, "seats", ()))
+    if seat is not None and seat not in seats:
+        raise ValueError(f"--seat is {seat!r}; task {source.name!r} has the seats {', '.join(seats)}")
+    others = [name for name in seats if name != (seats[0] if seat is None else seat)]
     for one in (*train, heldout):
-        if isinstance(one, Mapping) and (wrong := [name for name in one if name not in seats[1:]]):
-            raise ValueError(f"--opponent names the seat {wrong[0]!r}; task {source.name!r} has {', '.join(seats[1:])}")
+        if isinstance(one, Mapping) and (wrong := [name for name in one if name not in others]):
+            raise ValueError(f"--opponent names the seat {wrong[0]!r}; task {source.name!r} has {', '.join(others)}")
     models = {"train": tuple(train), "heldout": (heldout,)}
-    return replace(task_set(source), opponents=models).changed(partial(_against, models))
+    added = {} if seat is None else {SEAT: seat}
+    return replace(task_set(source), opponents=models).changed(partial(_against, models, added))
 
 
-def _against(models: Mapping[str, Sequence[Playing]], split: str, task: Task) -> Task:
+def _against(models: Mapping[str, Sequence[Playing]], added: Mapping[str, str], split: str, task: Task) -> Task:
     """The task against one of them, which its key says: all its episodes have the same one."""
     playing = models[split]
-    return replace(task, given={**task.given, OPPONENT: playing[key_of("league", task.key) % len(playing)]})
+    against = playing[key_of("league", task.key) % len(playing)]
+    return replace(task, given={**task.given, OPPONENT: against, **added})

@@ -54,6 +54,9 @@ MEMORY = (
 DEEP = "the input is nested too deeply to be read (lists in lists, thousands of levels); write it with fewer levels."
 
 
+LONGEST = 1000  # characters of a message that is repeated
+
+
 def sentence(error: BaseException) -> str | None:
     """The message for an error of the system; None for any other error."""
     if out_of_memory(error):
@@ -75,11 +78,14 @@ def sentence(error: BaseException) -> str | None:
 
 
 def said(error: BaseException) -> str:
-    """str(error); of an error whose own __str__ raises, that."""
+    """str(error), cut; of an error whose own __str__ raises, that."""
     try:
-        return str(error)
-    except Exception as why:  # noqa: BLE001 - classes of users may do anything
+        text = str(error)
+    except KeyboardInterrupt:
+        raise  # Ctrl-C
+    except BaseException as why:  # noqa: BLE001 - classes of users may do anything, sys.exit() too
         return f"its message cannot be read: {type(why).__name__}"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ... ({len(text):,} characters)"
 
 
 def place_of(error: BaseException) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import mmap
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,11 +28,13 @@ _layout = struct.Struct(LAYOUT)
 
 
 class WorkUnits:
-    """The state of this process."""
+    """The state of this process. Of its threads (one may sample ahead, with --lag) each may wait or be in own code."""
 
     def __init__(self) -> None:
         self._map: mmap.mmap | None = None
-        self._done, self._waits, self._what = 0, False, ""
+        self._lock = threading.Lock()
+        self._done, self._waits, self._what = 0, 0, ""  # waits: threads that wait for others
+        self._inside: list[str] = []  # what threads do in own code, the latest last
         self._limit = self._elsewhere = ELSEWHERE
         self._own = IN_OWN_CODE
         self._most: float | None = None  # seconds without a unit, whatever it does, as the user has set them
@@ -54,6 +57,10 @@ class WorkUnits:
 
     def done(self) -> None:
         """A unit of work is done."""
+        with self._lock:
+            self._count()
+
+    def _count(self) -> None:
         if self._map is not None:
             self._done += 1
             if self._what:
@@ -64,27 +71,36 @@ class WorkUnits:
 
     @contextmanager
     def own_code(self, what: str) -> Iterator[None]:
-        """Inside, only burnish's own code runs."""
-        before = self._limit, self._what
-        self._limit, self._what = self._own, what
-        self._begun = time.monotonic()
-        self.done()
+        """Inside, only burnish's own code runs in this thread."""
+        with self._lock:
+            self._inside.append(what)
+            self._entered()
         try:
             yield
         finally:
-            self._limit, self._what = before
-            self.done()
+            with self._lock:
+                self._inside.remove(what)
+                self._entered()
+
+    def _entered(self) -> None:
+        """What threads are inside of has changed. Where one is in own code, its limit holds for all of them."""
+        self._what = self._inside[-1] if self._inside else ""
+        self._limit = self._own if self._inside else self._elsewhere
+        self._begun = time.monotonic()
+        self._count()
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Inside, this process waits for others."""
-        self._waits = True
-        self._write()
+        """Inside, this thread waits for others."""
+        with self._lock:
+            self._waits += 1
+            self._write()
         try:
             yield
         finally:
-            self._waits, self._begun = False, time.monotonic()
-            self.done()
+            with self._lock:
+                self._waits, self._begun = self._waits - 1, time.monotonic()
+                self._count()
 
     def _endless(self) -> float:
         """How long this process may compute without a unit: honest units of a user's code may take any time."""
@@ -95,7 +111,7 @@ class WorkUnits:
     def _write(self) -> None:
         if self._map is not None:
             what = self._what.encode()
-            _layout.pack_into(self._map, 0, self._done, self._limit, self._endless(), self._waits, what)
+            _layout.pack_into(self._map, 0, self._done, self._limit, self._endless(), self._waits > 0, what)
 
 
 UNITS = WorkUnits()

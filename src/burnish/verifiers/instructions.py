@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from burnish.core.option import Option
 from burnish.core.task import Verdict
@@ -28,7 +28,7 @@ def instructions(
     loose: Loose = False,
     every: Annotated[bool, Option("1 where all instructions are followed, else 0, instead of the share.")] = False,
     unsupported: Annotated[
-        str, Option("Languages in Latin script, which cannot be told apart.", choices=("stop", "skip"))
+        Literal["stop", "skip"], Option("Languages in Latin script, which cannot be told apart.")
     ] = "stop",
 ) -> Check:
     """Followed / all instructions of the row (every=True: 1[all followed]), of the part after the thinking.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Literal
 
 from burnish.core.option import Option
 from burnish.core.task import Verdict
@@ -66,7 +66,7 @@ def f1(*, minimum: Minimum = 0.5) -> Check:
 
 @verifier(needs=("answer",), kinds=("text",), summary="ROUGE-1, ROUGE-2 or ROUGE-L of the answer and of a reference.")
 def rouge(
-    kind: Annotated[str, Option("N-grams, or the longest common subsequence.", choices=("1", "2", "L"))] = "L",
+    kind: Annotated[Literal["1", "2", "L"], Option("N-grams, or the longest common subsequence.")] = "L",
     *,
     minimum: Minimum = 0.5,
 ) -> Check:

@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 from burnish.sandbox import isolation as sandbox
 from burnish.sandbox.codec import decode
-from burnish.sandbox.guard import fork_guard
+from burnish.sandbox.guard import fork_guard, scratch_folder
 from burnish.util.failures import said
 from burnish.util.processes import hush
 from burnish.verifiers.checks import BadRow, ReplyCheck, make
@@ -28,7 +28,7 @@ def main(stack_fd: int) -> None:
     """Answer requests until standard input ends."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    scratch = tempfile.mkdtemp(prefix="burnish-verifier-")
+    scratch = scratch_folder("burnish-verifier-")
     os.environ["TMPDIR"] = tempfile.tempdir = scratch
     fork_guard(answers.fileno(), stack_fd, scratch=scratch)
     faulthandler.register(signal.SIGUSR1, file=stack_fd, all_threads=False)

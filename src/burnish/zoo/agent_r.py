@@ -48,6 +48,8 @@ REVISIONS = (
     "My plan was wrong up to here. I revise it now.",
 )
 
+NOTES = {"bad": "which of its turns a judge or the policy calls bad steps"}
+
 
 @supplies("tokens:revision")
 def revisions(

@@ -38,6 +38,8 @@ ARENA_LEARNING = Paper(
 
 METRICS = (("battles/tied", "What was kept", "share of the battles in which the two orders did not agree on a winner"),)
 
+NOTES = {"rival": "the model that wrote the other reply of the battle"}
+
 
 @supplies("tokens:rival", "tag:rival")
 def answered(rivals: Sequence[Judge], *, author: str = "rival") -> Rollout:

@@ -20,7 +20,7 @@ from burnish.core.types import Group, Trace
 from burnish.learn.norms import Norm, token_mean
 from burnish.learn.term import Authors, Live, Term
 from burnish.method import Method, Option, chain, method, roles
-from burnish.methods import opt, register
+from burnish.methods import Arguments, opt, register, variant
 from burnish.papers import Paper
 
 CLIP_COV = Paper(
@@ -141,22 +141,46 @@ def _lots(groups: list[Group], author: str, step: Step) -> Tensor:
     return torch.cat(found)
 
 
+def _by_covariance(
+    task: draw.Source,
+    *,
+    n: opt.GroupSize = 8,
+    marks: Part,
+    terms: tuple[Term, ...],
+    minibatches: opt.Minibatches = 4,
+) -> Method:
+    """Group advantages, and `terms` that read what `marks` says of each token's covariance; mixed groups alone."""
+    return method(
+        draw=draw.prompts(task),
+        rollout=rollout.sample(n),
+        score=score.verify(task),
+        select=select.mixed(),
+        credit=chain(
+            credit.group_relative(),
+            credit.behaviour(),
+            covariance(),
+            marks,
+            *(credit.claim(term.name, "policy", tag="mixed") for term in terms),
+        ),
+        learn=learn.Learn(*terms, minibatches=minibatches),
+        models=roles(),
+    )
+
+
 @register(
     CLIP_COV,
     family="policy",
     summary="A few tokens whose log-prob and advantage go together lose their gradient.",
     when="Entropy collapses early, and you want to leave out the few tokens that do it.",
 )
+@variant(_by_covariance)
 def clip_cov(
-    task: draw.Source,
     *,
-    n: opt.GroupSize = 8,
     eps: opt.ClipRange = 1.0,
     share: Annotated[float, Option("Share of the tokens that are drawn.", at_least=0, at_most=1)] = 2e-4,
     low: Annotated[float, Option("The band's lower end.")] = 1.0,
     high: Annotated[float, Option("The band's upper end.", unlimited=True)] = 5.0,
-    minibatches: opt.Minibatches = 4,
-) -> Method:
+) -> Arguments:
     """Clip-Cov: entropy is kept by sparing the policy some of the updates that would make it surer.
 
     cov_t = (log pi_old(y_t) - mean)(A_t - mean), means over all tokens of the batch;  A_i = (r_i - mean r) / std r
@@ -168,23 +192,8 @@ def clip_cov(
     again for each micro-batch of each update and draws only among tokens that are not clipped already. The paper
     makes 8 updates of a batch.
     """
-    return method(
-        draw=draw.prompts(task),
-        rollout=rollout.sample(n),
-        score=score.verify(task),
-        select=select.mixed(),
-        credit=chain(
-            credit.group_relative(),
-            credit.behaviour(),
-            covariance(),
-            drop_from_band(low, high, share),
-            credit.claim("pg", "policy", tag="mixed"),
-        ),
-        learn=learn.Learn(
-            learn.pg_clip(eps, norm=learn.token_mean, weight="keep", on=learn.CLAIMED), minibatches=minibatches
-        ),
-        models=roles(),
-    )
+    cut = learn.pg_clip(eps, norm=learn.token_mean, weight="keep", on=learn.CLAIMED)
+    return {"marks": drop_from_band(low, high, share), "terms": (cut,)}
 
 
 @register(
@@ -193,14 +202,12 @@ def clip_cov(
     summary="The tokens whose log-prob and advantage go most together are held near the old policy.",
     when="As `clip_cov`, with a soft hold instead of a cut.",
 )
+@variant(_by_covariance)
 def kl_cov(
-    task: draw.Source,
     *,
-    n: opt.GroupSize = 8,
     share: Annotated[float, Option("Share of the tokens that are penalised.", at_least=0, at_most=1)] = 2e-3,
     beta: Annotated[float, Option("Weight of the penalty.", at_least=0)] = 1.0,
-    minibatches: opt.Minibatches = 4,
-) -> Method:
+) -> Arguments:
     """KL-Cov: a penalty on the tokens that would lower the entropy most.
 
     cov_t as in `clip_cov`;  top = 1 for the share of the batch's tokens with the largest cov (one at least), else 0
@@ -209,23 +216,6 @@ def kl_cov(
     The share is that of the paper's 7B runs (2e-4 at 32B). The covariance is taken once, before the batch's
     updates, where the released code takes it again for each micro-batch. The paper makes 8 updates of a batch.
     """
-    return method(
-        draw=draw.prompts(task),
-        rollout=rollout.sample(n),
-        score=score.verify(task),
-        select=select.mixed(),
-        credit=chain(
-            credit.group_relative(),
-            credit.behaviour(),
-            covariance(),
-            top_share(share),
-            credit.claim("pg", "policy", tag="mixed"),
-            credit.claim("stay", "policy", tag="mixed"),
-        ),
-        learn=learn.Learn(
-            learn.pg_clip(math.inf, norm=learn.token_mean, on=learn.CLAIMED),
-            stay("top", coef=beta, norm=learn.token_mean, on=learn.CLAIMED),
-            minibatches=minibatches,
-        ),
-        models=roles(),
-    )
+    free = learn.pg_clip(math.inf, norm=learn.token_mean, on=learn.CLAIMED)
+    held = stay("top", coef=beta, norm=learn.token_mean, on=learn.CLAIMED)
+    return {"marks": top_share(share), "terms": (free, held)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
@@ -21,8 +21,8 @@ from burnish.core.types import Group, Trace
 from burnish.credit.gae import advantages_and_returns
 from burnish.learn import maths
 from burnish.learn.maths.value import value_is_clipped
-from burnish.learn.norms import token_mean
 from burnish.learn.term import Authors, Live, Term
+from burnish.learn.terms.fit import head_term
 from burnish.method import Method, Option, chain, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.methods.actor_critic import anchors
@@ -157,17 +157,7 @@ def value_heads_clip(
         live.note("clipped", value_is_clipped(value, old, live.returns, eps).mean(-1))
         return maths.clipped_squared_error(value, old, live.returns, eps).sum(-1)
 
-    return Term(
-        name=name,
-        on=on,
-        unit="token",
-        loss=loss,
-        live=("value",),
-        streams=("value", "returns"),
-        norm=token_mean,
-        trainee=trainee,
-        coef=coef,
-    )
+    return head_term(loss, "value", "value", "returns", name=name, trainee=trainee, on=on, coef=coef)
 
 
 SQUASHES = {"at_least": INEQUALITY, "equal": EQUALITY}
@@ -202,7 +192,7 @@ def constrained_rlhf(
     *,
     thresholds: Annotated[str, Option("The threshold of each reward by name: math=0.9,brief=0.5.")] = "correct=0.9",
     constraint: Annotated[
-        str, Option("Whether rewards must reach their thresholds or equal them.", choices=("at_least", "equal"))
+        Literal["at_least", "equal"], Option("Whether rewards must reach their thresholds or equal them.")
     ] = "at_least",
     multiplier_lr: Annotated[float, Option("Step size of the multipliers.", at_least=0)] = 0.1,
     momentum: Annotated[float, Option("Momentum of the multipliers.", at_least=0, below=1)] = 0.1,

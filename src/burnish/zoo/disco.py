@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
@@ -97,7 +97,7 @@ SCORES: dict[str, tuple[Score, float, tuple[str, ...]]] = {
     "logp": (mean_logp, 10.0, ()),
     "ratio": (mean_ratio, 1.0, ("old",)),
 }  # with the paper's tau, and what it reads
-_Score = Annotated[str, Option("The score of a reply: its mean log-prob or its mean ratio.", choices=("logp", "ratio"))]
+_Score = Annotated[Literal["logp", "ratio"], Option("The score of a reply: its mean log-prob or its mean ratio.")]
 _Constraint = Annotated[float, Option("Weight of the constraint.", at_least=0)]
 _FreeKL = Annotated[float, Option("The KL that is free.", at_least=0)]
 

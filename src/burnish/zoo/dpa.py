@@ -21,6 +21,7 @@ from burnish.core.types import Group, Task, Trace
 from burnish.credit.reward import ratings_of
 from burnish.learn.norms import unit_mean
 from burnish.learn.term import Authors, Live, Term
+from burnish.learn.terms.fit import head_term
 from burnish.learn.terms.reward import row_heads, row_numbers
 from burnish.method import Draw, Method, Option, Part, Rollout, chain, method, roles, trained
 from burnish.methods import opt, papers, register
@@ -31,6 +32,8 @@ from burnish.score.heads import end_outputs
 from burnish.score.lengths import reply_length
 
 WORDS = "You are a helpful assistant. Your response should maximize weighted rating = helpfulness*{0} + verbosity*{1}."
+
+NOTES = {"direction": "the direction of preferences under which it was asked for"}
 
 
 def rating_error(predicted: Tensor, rated: Tensor) -> Tensor:
@@ -112,16 +115,7 @@ def rate(
         live.note("rated", (~rated.isnan()).double().mean(-1))
         return rating_error(predicted, rated)
 
-    return Term(
-        name=name,
-        on=on,
-        unit="sequence",
-        loss=loss,
-        live=("score",),
-        streams=(target,),
-        norm=unit_mean,
-        trainee=trainee,
-    )
+    return head_term(loss, "score", target, name=name, trainee=trainee, on=on, unit="sequence", norm=unit_mean)
 
 
 def direction(step: Step, task: Task, degrees: float) -> tuple[float, float]:

@@ -58,8 +58,8 @@ def dpo_vp(task: draw.Source, *, n: opt.GroupSize = 8, beta: opt.Beta = 0.1, syn
     L = -log s( beta [lr_w - lr_l] ),  lr = log pi(y|x) - log pi_t(y|x),  mean over pairs
 
     pi_t is the policy at the start of the round: sampler and reference. The paper has six rounds of an epoch, and
-    scores 1, 0, -1 in place of 1, 0.1, 0. beta is the usual one. Left out: the paper's second part, rounds in which a
-    process reward model is trained with the policy; here the verifier alone scores.
+    scores 1, 0, -1 in place of 1, 0.1, 0. beta is the usual one. Here the verifier alone scores; the
+    paper's second part, rounds in which a process reward model is trained with the policy, is `burnish recipe dpo-vp`.
     """
     hotter = [
         (until, rollout.sample(n, who="past", temperature=heat))

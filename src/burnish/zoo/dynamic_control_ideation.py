@@ -31,6 +31,8 @@ DYNAMIC_CONTROL_IDEATION = Paper(
 
 STEER = "steer"  # note: name -> level
 
+NOTES = {"steer": "the level of each dimension under which it was asked for"}
+
 
 def control_words(levels: dict[str, float]) -> str:
     """ "novelty +1, feasibility -0.5"; a level of 0 is not mentioned, so all 0 are no words at all."""

@@ -46,6 +46,8 @@ METRICS = (("expert_failed", "What was kept", "share of the episodes of the expe
 
 RECORDED = "recorded"  # in Task.given: the messages of the recorded episode
 
+NOTES = {"harmful": "which of its turns led away from success"}
+
 
 def is_file_of_episodes(name: str) -> bool:
     """Whether a name is that of a file with rows, by its ending."""

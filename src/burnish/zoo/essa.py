@@ -70,6 +70,8 @@ METRICS = (
 
 Vector = NDArray[np.float64]
 
+NOTES = {"candidate": "the number of the candidate that wrote it"}
+
 
 def default_population(n: int) -> int:
     """lambda = 4 + floor(3 ln n), the tutorial's."""

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 
@@ -88,10 +88,9 @@ def kdrl(
     beta_end: Annotated[float, Option("Weight of distillation after `beta_steps` steps.", at_least=0)] = 1e-3,
     beta_steps: Annotated[int, Option("Steps in which the weight of distillation falls.", at_least=1)] = 80,
     distilled: Annotated[
-        str,
+        Literal["all", "wrong", "unsolved"],
         Option(
             "The replies that are distilled: unsolved are those to prompts that no reply of the group solved.",
-            choices=("all", "wrong", "unsolved"),
         ),
     ] = "all",
     eps: opt.ClipRange = 0.2,

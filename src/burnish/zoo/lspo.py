@@ -35,6 +35,8 @@ State = Hashable
 Outcomes = Sequence[tuple[float, State | None]]  # (reward, next state or None at the end), each as likely
 Game = Mapping[State, Mapping[int, Outcomes]]
 
+NOTES = {"latent": "the latent action of each of its replies"}
+
 
 def k_means(points: np.ndarray, k: int, dice: np.random.Generator, rounds: int = 25) -> list[int]:
     """The cluster of each point [n, d]: k-means++ starts, then Lloyd's iteration; at most k clusters."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
@@ -183,7 +183,7 @@ def ma_rlhf(
     *,
     n: opt.Replies = 1,
     cut: Annotated[
-        str, Option("How a reply is cut into macro actions.", choices=("fixed", "random", "perplexity"))
+        Literal["fixed", "random", "perplexity"], Option("How a reply is cut into macro actions.")
     ] = "fixed",
     length: Annotated[int, Option("Tokens in a macro action of a fixed cut.", at_least=1)] = 5,
     repeats: Annotated[int, Option("How often a random cut uses each of 1, 2, 3, 5 and 10.", at_least=1)] = 3,

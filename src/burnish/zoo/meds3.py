@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from burnish import draw, learn, rollout, score, select
-from burnish.method import Method, Option, chain, frozen, method, roles, trained
+from burnish.method import Method, Option, chain, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.methods.tree_search import (
     PATHS,
@@ -19,7 +19,7 @@ from burnish.methods.tree_search import (
     Start,
     StepBy,
     Width,
-    taught,
+    self_taught,
 )
 from burnish.papers import Paper
 from burnish.rollout.reply_tree import Branch, ReplyTrees
@@ -94,25 +94,19 @@ def meds3(
     `step_by` says, and a reply where the policy ends it, not by a Finish action; a step that several paths share counts
     once.
     """
-    return method(
-        draw=draw.prompts(task),
-        rollout=rollout.stepped(
-            rounds,
-            width,
-            rule=rollout.uct(c, unvisited=5.0),
-            backup=half_of_children,
-            valuation=with_siblings(rollout.simulated(task, simulations)),
-            done=enough(right, nodes),
-            take=rollout.paths(task, rollout.tree_values),
-            steps=step_by,
-            depth=depth,
-            writes=PATHS,
-        ),
-        credit=taught(),
-        learn=learn.Learn(learn.imitate(coef=sft, on=learn.CLAIMED), learn.step_chance(), logp_temperature=1.0),
-        models=roles(prm=trained(prm or "base", outputs=1, lr=prm_lr)),
-        product=saves,
+    searched = rollout.stepped(
+        rounds,
+        width,
+        rule=rollout.uct(c, unvisited=5.0),
+        backup=half_of_children,
+        valuation=with_siblings(rollout.simulated(task, simulations)),
+        done=enough(right, nodes),
+        take=rollout.paths(task, rollout.tree_values),
+        steps=step_by,
+        depth=depth,
+        writes=PATHS,
     )
+    return self_taught(task, searched, learn.step_chance(), sft=sft, prm=prm, prm_lr=prm_lr, saves=saves)
 
 
 @register(

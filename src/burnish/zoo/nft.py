@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
@@ -111,7 +111,7 @@ def nft(
     *,
     n: opt.GroupSize = 8,
     eps: Annotated[float, Option("The floor under a wrong token's likelihood.", above=0)] = 1.0,
-    weight: Annotated[str, Option("How prompts are weighed.", choices=("dr_grpo", "grpo"))] = "dr_grpo",
+    weight: Annotated[Literal["dr_grpo", "grpo"], Option("How prompts are weighed.")] = "dr_grpo",
     negative: Annotated[float, Option("Weight of wrong replies; 0 leaves rejection fine-tuning.", at_least=0)] = 1.0,
     minibatches: opt.Minibatches = 4,
 ) -> Method:

@@ -10,7 +10,7 @@ Terms of soft Bellman consistency, on whole paths.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
@@ -199,8 +199,8 @@ def oreo(
     *,
     n: opt.Replies = 8,
     level: Annotated[
-        str,
-        Option("What an action is: a token, a step (a line) or the response.", choices=("token", "step", "response")),
+        Literal["token", "step", "response"],
+        Option("What an action is: a token, a step (a line) or the response."),
     ] = "token",
     beta: Annotated[float, Option("Strength of the entropy-regularised objective.", above=0)] = 0.03,
     alpha: Annotated[float | None, Option("Weight of the KL; by default that of the level.", at_least=0)] = None,

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from burnish import draw, learn, rollout
 from burnish.judges import templates
@@ -12,7 +12,7 @@ from burnish.method import Method, Option, method, roles
 from burnish.methods import papers, register
 from burnish.tasks.judged import VerdictDemos
 
-Words = Annotated[str, Option("How much a question says; brief is for small models.", choices=("full", "brief"))]
+Words = Annotated[Literal["full", "brief"], Option("How much a question says; brief is for small models.")]
 _LETTER = {"full": templates.PAIRWISE, "brief": templates.PAIRWISE_BRIEF}
 _SMALL = {"task": "sort:1", "words": "brief"}
 

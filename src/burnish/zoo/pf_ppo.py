@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import statistics
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from burnish import credit, draw, learn, rollout, score
 from burnish.core import randomness
@@ -152,11 +152,10 @@ def pf_ppo(
     *,
     n: opt.GroupSize = 5,
     strategy: Annotated[
-        str,
+        Literal["bon", "br", "bw", "all", "r2"],
         Option(
             "Replies of a prompt that stay: the best (bon), with a random one (br), with the worst (bw), all, or those "
             "of the strategy with the largest R^2 (r2, which needs a reward model and a verifier).",
-            choices=("bon", "br", "bw", "all", "r2"),
         ),
     ] = "bw",
     eps: opt.ClipRange = 0.2,

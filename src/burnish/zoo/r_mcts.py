@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from burnish import draw, learn, select
 from burnish.core.messages import text_of
@@ -247,10 +247,9 @@ Rounds = Annotated[int, Option("Visits to the tree before each action.", at_leas
 Width = Annotated[int, Option("Replies that are proposed in each state.", at_least=2)]
 Explore = Annotated[float, Option("How strongly the search prefers what it has visited less.", at_least=0)]
 Values = Annotated[
-    str,
+    Literal["judge", "reward"],
     Option(
         "What a state is worth: judge: a model's verdict; reward: what the episode pays that the policy plays from it.",
-        choices=("judge", "reward"),
     ),
 ]
 Judge = Annotated[str | None, Option("The model that judges states; unset: the starting model.")]

@@ -22,6 +22,7 @@ from burnish.core.step import Step
 from burnish.core.types import Group, Trace
 from burnish.learn.norms import unit_mean
 from burnish.learn.term import Authors, Live, Term
+from burnish.learn.terms.fit import head_term
 from burnish.learn.terms.reward import row_heads, row_numbers
 from burnish.method import Method, Option, chain, method, roles, trained
 from burnish.methods import papers, register
@@ -75,16 +76,7 @@ def many_labels(
             live.note(f"recall_{branch}", flagged.float(), has)
         return label_entropy(logits, labels)
 
-    return Term(
-        name=name,
-        on=on,
-        unit="sequence",
-        loss=loss,
-        live=("score",),
-        streams=(target,),
-        norm=unit_mean,
-        trainee=trainee,
-    )
+    return head_term(loss, "score", target, name=name, trainee=trainee, on=on, unit="sequence", norm=unit_mean)
 
 
 _LETTERS = {
@@ -119,6 +111,7 @@ def refusal_classifier(
     has one label per category, first those of `cannot`; `burnish refusals` reads it, and so does the reward `refusal`.
     Of the paper the abstract and summaries were available: the names of its 16 categories are RECONSTRUCTED, and its
     classifiers (BERT, and logistic regression on embeddings) are replaced by a model of the run.
+    `burnish refusals --generate N` writes labelled replies; the authors' annotated data are not here.
     """
     categories = categories_of(cannot, should_not)
     return method(

@@ -6,7 +6,7 @@ import math
 from typing import Annotated
 
 from burnish import draw, learn, rollout
-from burnish.method import Method, Option, method, roles, trained
+from burnish.method import Method, Option
 from burnish.methods import opt, register
 from burnish.methods.tree_search import (
     PATHS,
@@ -20,7 +20,7 @@ from burnish.methods.tree_search import (
     StepBy,
     Width,
     answered,
-    taught,
+    self_taught,
 )
 from burnish.papers import Paper
 from burnish.rollout.reply_tree import Branch, ReplyTrees
@@ -110,24 +110,18 @@ def rest_mcts(
     updates alternate step by step, where the paper has long rounds and starts from a process model of labelled data;
     a step that several paths share counts once; a finished reply is not visited again.
     """
-    return method(
-        draw=draw.prompts(task),
-        rollout=rollout.stepped(
-            rounds,
-            width,
-            rule=eager_uct(c),
-            valuation=looking_ahead(rollout.by_model("prm", 0.0, 1.0), alpha, ahead, 1),
-            done=good_end(gate),
-            take=rollout.paths(task),
-            steps=step_by,
-            depth=depth,
-            writes=PATHS,
-        ),
-        credit=taught(),
-        learn=learn.Learn(learn.imitate(coef=sft, on=learn.CLAIMED), learn.step_regression(), logp_temperature=1.0),
-        models=roles(prm=trained(prm or "base", outputs=1, lr=prm_lr)),
-        product=saves,
+    searched = rollout.stepped(
+        rounds,
+        width,
+        rule=eager_uct(c),
+        valuation=looking_ahead(rollout.by_model("prm", 0.0, 1.0), alpha, ahead, 1),
+        done=good_end(gate),
+        take=rollout.paths(task),
+        steps=step_by,
+        depth=depth,
+        writes=PATHS,
     )
+    return self_taught(task, searched, learn.step_regression(), sft=sft, prm=prm, prm_lr=prm_lr, saves=saves)
 
 
 @register(

@@ -34,6 +34,11 @@ METRICS = (("states_kept", "What was kept", "share of the visited states whose b
 
 TAG = "candidate"
 
+NOTES = {
+    "earlier": "the scores of the attempts before it",
+    "state": "the state in which it is one of several candidates",
+}
+
 
 @supplies("tag:candidate")
 def improved(n: int, candidates: int, *, turns: int, who: str = "policy", improver: str = "policy") -> Rollout:

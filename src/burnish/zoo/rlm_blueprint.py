@@ -6,7 +6,7 @@ import math
 from typing import Annotated, Any
 
 from burnish import draw, learn, rollout
-from burnish.method import Method, Option, Rollout, method, roles, trained
+from burnish.method import Method, Option, Rollout
 from burnish.methods import opt, register
 from burnish.methods.tree_search import (
     PATHS,
@@ -19,7 +19,7 @@ from burnish.methods.tree_search import (
     StepBy,
     Width,
     answered,
-    taught,
+    self_taught,
 )
 from burnish.papers import Paper
 from burnish.rollout.reply_tree import Branch, ReplyTrees
@@ -136,14 +136,8 @@ def rlm_blueprint(
     inner = blended(model, rollout.simulated(task, simulations, LOW), alpha) if simulations else model
     how = {"steps": step_by, "depth": depth}
     take = rollout.paths(task, rollout.tree_values)
-    return method(
-        draw=draw.prompts(task),
-        rollout=_x1(rounds, width, gamma, rollout.ends_by(task, inner, LOW), take, how, PATHS),
-        credit=taught(),
-        learn=learn.Learn(learn.imitate(coef=sft, on=learn.CLAIMED), learn.step_regression(), logp_temperature=1.0),
-        models=roles(prm=trained(prm or "base", outputs=1, lr=prm_lr)),
-        product=saves,
-    )
+    searched = _x1(rounds, width, gamma, rollout.ends_by(task, inner, LOW), take, how, PATHS)
+    return self_taught(task, searched, learn.step_regression(), sft=sft, prm=prm, prm_lr=prm_lr, saves=saves)
 
 
 @register(

@@ -18,7 +18,7 @@ from burnish.core.step import Step
 from burnish.core.types import Group, Task, Turn
 from burnish.credit.segments import cut_values
 from burnish.method import Method, Option, Part, Sampling, Trace, chain, frozen, method, roles
-from burnish.methods import opt, register
+from burnish.methods import Arguments, opt, register, variant
 from burnish.models.chat import Chat
 from burnish.papers import Paper
 from burnish.rollout.branch import Cuts
@@ -206,6 +206,31 @@ _Below = Annotated[float, Option("Tokens below this probability count as undecid
 _KL = Annotated[float, Option("Weight of the KL; 0 loads no reference.", at_least=0)]
 
 
+def _by_segment(
+    task: draw.Source,
+    *,
+    sampled: Rollout,
+    credited: Part,
+    eps: opt.ClipRange = 0.2,
+    kl: _KL = 1e-4,
+    updates: opt.Updates = 1,
+) -> Method:
+    """PPO's clip on the advantages of segments, near the starting policy."""
+    return method(
+        draw=draw.prompts(task),
+        rollout=sampled,
+        score=score.verify(task),
+        credit=credited,
+        learn=learn.Learn(
+            learn.pg_clip(eps, on=learn.CLAIMED),
+            learn.kl_k3(coef=kl, norm=learn.seq_sum_mean, on=learn.CLAIMED),
+            updates=updates,
+        ),
+        models=roles(ref=frozen("policy")),
+        sampling=Sampling(0.6, top_p=0.9),
+    )
+
+
 @register(
     SEGMENT_PO,
     family="policy",
@@ -213,17 +238,14 @@ _KL = Annotated[float, Option("Weight of the KL; 0 loads no reference.", at_leas
     when="Replies are long, a single verdict says too little, and you can pay for extra samples at a few cut points.",
     trial={"n": 4, "probes": 2, "interval": 4},
 )
+@variant(_by_segment)
 def spo_chain(
-    task: draw.Source,
     *,
     n: opt.Replies = 8,
     probes: Annotated[int, Option("Continuations from each cut.", at_least=1)] = 9,
     interval: Annotated[int, Option("Cut points in a segment.", at_least=1)] = 5,
     below: _Below = 0.9,
-    eps: opt.ClipRange = 0.2,
-    kl: _KL = 1e-4,
-    updates: opt.Updates = 1,
-) -> Method:
+) -> Arguments:
     """SPO-chain: values by Monte Carlo where the policy was undecided.
 
     Cut points stand before tokens with p < `below`; from the first on, every `interval`-th bounds a segment
@@ -236,19 +258,8 @@ def spo_chain(
     The constants are the released code's. Continuations only tell values: they are not trained on. Departures:
     whitening by the population's variance, where the code has the sample's; no batch is skipped for its ratio.
     """
-    return method(
-        draw=draw.prompts(task),
-        rollout=rollout.probed(n, probes, uncertain(below, interval)),
-        score=score.verify(task),
-        credit=chain(segment_advantages(), _undecided("sample", below, moved=False)),
-        learn=learn.Learn(
-            learn.pg_clip(eps, on=learn.CLAIMED),
-            learn.kl_k3(coef=kl, norm=learn.seq_sum_mean, on=learn.CLAIMED),
-            updates=updates,
-        ),
-        models=roles(ref=frozen("policy")),
-        sampling=Sampling(0.6, top_p=0.9),
-    )
+    credited = chain(segment_advantages(), _undecided("sample", below, moved=False))
+    return {"sampled": rollout.probed(n, probes, uncertain(below, interval)), "credited": credited}
 
 
 @register(
@@ -258,17 +269,14 @@ def spo_chain(
     when="As `spo_chain`, when a tree of shared prefixes is cheaper than separate probes.",
     trial={"branch": 3, "depth": 2, "segment": 4},
 )
+@variant(_by_segment)
 def spo_tree(
-    task: draw.Source,
     *,
     branch: Annotated[int, Option("Children of each node.", at_least=2)] = 6,
     depth: Annotated[int, Option("Levels of the tree.", at_least=1)] = 3,
     segment: Annotated[int, Option("Tokens in a segment, but for the last level.", at_least=1)] = 30,
     below: _Below = 0.9,
-    eps: opt.ClipRange = 0.2,
-    kl: _KL = 1e-4,
-    updates: opt.Updates = 1,
-) -> Method:
+) -> Arguments:
     """SPO-tree: each node of a tree has `branch` children of `segment` tokens; the last level runs to the end.
 
     V(reply that ended) = its score,  V(node) = mean V of its children;   A(segment) = V(node) - V(parent)
@@ -281,16 +289,5 @@ def spo_tree(
     of this step only, where the code keeps them for 8 iterations, 32 a question; whitening by the population's
     variance; no batch is skipped for its ratio.
     """
-    return method(
-        draw=draw.prompts(task),
-        rollout=tree(branch, depth, segment),
-        score=score.verify(task),
-        credit=chain(tree_advantages(), _undecided("tree", below, moved=True)),
-        learn=learn.Learn(
-            learn.pg_clip(eps, on=learn.CLAIMED),
-            learn.kl_k3(coef=kl, norm=learn.seq_sum_mean, on=learn.CLAIMED),
-            updates=updates,
-        ),
-        models=roles(ref=frozen("policy")),
-        sampling=Sampling(0.6, top_p=0.9),
-    )
+    credited = chain(tree_advantages(), _undecided("tree", below, moved=True))
+    return {"sampled": tree(branch, depth, segment), "credited": credited}

@@ -45,6 +45,8 @@ ASK = "It fails: {why}\nExplain what is wrong, then correct it."
 
 _ANSWER = re.compile(r"answer\s*:", re.IGNORECASE)
 
+NOTES = {"refined_at": "the position of the first token of the refinement"}
+
 
 @dataclass(frozen=True)
 class Refinement:

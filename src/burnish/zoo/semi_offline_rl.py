@@ -7,7 +7,7 @@ What is read in place of a trace's tokens while learning, where some of them are
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
@@ -180,7 +180,7 @@ def semi_offline_rl(
     share: Annotated[float, Option("Share of the static reply's tokens that are masked.", at_least=0, at_most=1)] = 0.4,
     weight: Annotated[float, Option("Weight of the policy gradient beside imitation.", at_least=0)] = 20.0,
     smoothing: Annotated[float, Option("Label smoothing of the imitation.", at_least=0, below=1)] = 0.1,
-    static: Annotated[str, Option("The column of the static reply.", choices=("rejected", "chosen"))] = "rejected",
+    static: Annotated[Literal["rejected", "chosen"], Option("The column of the static reply.")] = "rejected",
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """Semi-offline RL: explore in the neighbourhood of a reply that is there, without decoding.

@@ -20,6 +20,7 @@ from burnish.core.types import Group, Trace
 from burnish.learn import maths
 from burnish.learn.norms import unit_mean
 from burnish.learn.term import CLAIMED, Live, Term
+from burnish.learn.terms.fit import head_term
 from burnish.learn.terms.rows import row_mean
 from burnish.method import Method, Option, Phase, chain, roles, trained
 from burnish.methods import opt, register
@@ -108,16 +109,8 @@ def redistribution(
         live.note("error", (total - wanted).abs())
         return maths.squared_error(total, wanted.to(total.dtype))
 
-    return Term(
-        name=name,
-        on=CLAIMED,
-        unit="sequence",
-        loss=loss,
-        live=("score",),
-        streams=(target,),
-        norm=unit_mean,
-        trainee=trainee,
-        coef=coef,
+    return head_term(
+        loss, "score", target, name=name, trainee=trainee, on=CLAIMED, unit="sequence", norm=unit_mean, coef=coef
     )
 
 

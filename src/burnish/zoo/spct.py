@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from burnish import draw, learn, rollout, score
 from burnish.core.parts import Part
@@ -14,7 +14,7 @@ from burnish.methods import opt, papers, register
 from burnish.methods.compositions import judge_grpo
 from burnish.tasks.judged import ScoredReplies
 
-Words = Annotated[str, Option("How much a question says; brief is for small models.", choices=("full", "brief"))]
+Words = Annotated[Literal["full", "brief"], Option("How much a question says; brief is for small models.")]
 _SCORES = {"full": templates.PRINCIPLES, "brief": templates.PRINCIPLES_BRIEF}
 _SMALL = {"task": "sort:1", "words": "brief"}
 

@@ -43,6 +43,8 @@ METRICS = (
 
 STEP, EXPERT, OWN = "step", "expert", "own"
 
+NOTES = {"step": "the number of the expert's reply that it stands beside"}
+
 
 @supplies("tag:step", "tag:expert", "tag:own")
 def expert_steps(*, who: str = "policy", expert: str = "demo") -> Rollout:

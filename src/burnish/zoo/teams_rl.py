@@ -60,6 +60,11 @@ OPERATIONS = "operations"  # note of a trace: the numbers of the operations that
 
 Decisions = list[tuple[int, float]]  # (operation, reward) of one sequence, in order
 
+NOTES = {
+    "operations": "the numbers of the operations that were applied, in order",
+    "instructions": "the instruction before, and after each operation",
+}
+
 
 class Instructor:
     """pi(a | s) = softmax of row s of a table; s: none or the last operation, one-hot, so that a linear layer is it.

@@ -5,7 +5,7 @@ Advantages from comparisons of all pairs of a group.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from burnish import credit, draw, learn, rollout, score
 from burnish.core.parts import Part, supplies
@@ -78,7 +78,7 @@ def by_leads(eps: float = 1e-6) -> Part:
     return Part(name="by_leads", call=call, reads=frozenset({"score:lead"}), writes=frozenset({"stream:adv"}))
 
 
-Words = Annotated[str, Option("How much a question says; brief is for small models.", choices=("full", "brief"))]
+Words = Annotated[Literal["full", "brief"], Option("How much a question says; brief is for small models.")]
 _GRADED = {"full": templates.GRADED_PAIR, "brief": templates.GRADED_PAIR_BRIEF}
 _SMALL = {"task": "sort:1", "words": "brief"}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 from burnish import draw
 from burnish.core import randomness
@@ -150,7 +150,7 @@ def _shown(groups: list[Group], step: Step) -> list[Item]:
     return [item for item in items_of(groups, step) if not item.empty]
 
 
-Words = Annotated[str, Option("How much a question says; brief is for small models.", choices=("full", "brief"))]
+Words = Annotated[Literal["full", "brief"], Option("How much a question says; brief is for small models.")]
 _SCORES = {"full": templates.PRINCIPLES, "brief": templates.PRINCIPLES_BRIEF}
 _SMALL = {"task": "sort:1", "words": "brief"}
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from burnish.core.loop import draw_tasks, note_samples, through
+from burnish.core.loop import draw_tasks, note_by_learner, through
 from burnish.core.method import Method, Phase
 from burnish.core.parts import split_score
 from burnish.core.pending_step import PartialStep, joined
@@ -224,7 +224,7 @@ class RayPipeline:
             product=self.method.product,
         )
         sampled.groups = through(late, "score", sampled.groups, step, joint.seconds, joint.trail)
-        note_samples(sampled.groups, joint.notes, step.product)
+        note_by_learner(sampled.groups, step)
 
     def _prove(self, unit: Unit, made: PartialStep, proofs: Proofs) -> None:
         """Verify that a worker loaded the right weights: its log-probs of the probe must equal the trainer's.

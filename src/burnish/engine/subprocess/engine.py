@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,13 @@ from torch import Tensor, nn
 
 from burnish.core import randomness
 from burnish.core.types import Allowed
-from burnish.engine.feed import Feed, in_rounds
-from burnish.engine.mixture import Mix
-from burnish.engine.request import OnSample, Request, Sample, StopRule
+from burnish.engine.protocol import ALONE, GenerateOptions
+from burnish.engine.request import Request, Sample
 from burnish.engine.subprocess.messages import Line, Order, Settings, Wanted
 from burnish.engine.subprocess.probe import TOLERANCE, Difference, WrongWeights, difference, probe_rows
 from burnish.engine.subprocess.process import Failed, Lost, Process
 from burnish.engine.subprocess.vllm_python import vllm_python
 from burnish.engine.vocabulary import Prompter
-from burnish.forward.runner import ModelRunner
 from burnish.media.ids import media_in
 
 KINDS = ("process", "vllm")
@@ -79,21 +77,11 @@ class SubprocessEngine:
     restarts: int = 0
     process: Process | None = None
 
-    def generate(
-        self,
-        requests: list[Request],
-        others: Sequence[ModelRunner] = (),
-        mix: Mix | None = None,
-        stop_rule: StopRule | None = None,
-        on_sample: OnSample | None = None,
-        feed: Feed | None = None,
-    ) -> list[Sample]:
+    def generate(self, requests: list[Request], options: GenerateOptions = ALONE) -> list[Sample]:
         """A sample for each request, in order. on_sample: called with each as it arrives."""
-        if feed is not None:
-            return in_rounds(
-                lambda some, told: self.generate(some, others, mix, stop_rule, told), requests, on_sample, feed
-            )
-        if others or mix is not None or stop_rule is not None:
+        if options.feed is not None:
+            return options.in_rounds(self.generate, requests)
+        if options.others or options.mix is not None or options.stop_rule is not None:
             raise ValueError(
                 f"the engine {self.how.kind!r} samples from one model and to the end: it can neither mix models nor "
                 "stop "
@@ -115,8 +103,8 @@ class SubprocessEngine:
             pair = sample.get("allowed")
             allowed = None if pair is None else Allowed(torch.tensor(pair[0], dtype=torch.int32), torch.tensor(pair[1]))
             samples[number] = Sample(tokens, logp, sample["stopped"], allowed)
-            if on_sample is not None:
-                on_sample(number, samples[number])
+            if options.on_sample is not None:
+                options.on_sample(number, samples[number])
 
         def missing() -> list[Wanted]:
             return [_written(i, request) for i, request in enumerate(requests) if i not in samples]
@@ -221,7 +209,9 @@ class SubprocessEngine:
             "threads": torch.get_num_threads(),
             "eager": self._dtype == "float32",  # compiling takes longer than it saves on a CPU
         }
-        self.process = Process(self.how.python, self.how.sampler, self.place, settings)
+        device = next(self.model.parameters()).device
+        gpu = (device.index or 0) if device.type == "cuda" else None  # each rank samples on its own
+        self.process = Process(self.how.python, self.how.sampler, self.place, settings, gpu)
         try:
             self.about = self.process.started()
         except (Lost, Failed) as why:

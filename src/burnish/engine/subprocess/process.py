@@ -21,6 +21,7 @@ from burnish.util.processes import how_ended, kill_group, last_words
 SILENCE = 5.0  # seconds without a sign of life after which a worker is given up
 SLOW_START = 300.0  # the same while it imports and loads: some libraries hold the interpreter for long
 STALL = 120.0  # seconds alive, but without its work coming any further
+OF_A_RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # not the worker's
 _SCRIPT = Path(__file__).with_name("worker.py")
 
 
@@ -39,12 +40,16 @@ class Process:
     sampler   the file of the class `Sampler` that it runs
     place     a folder of its own, for weights and its log
     settings  what the sampler gets, as JSON
+    gpu       the number of the one GPU that it sees, of those that this process sees; by default it sees the same
     """
 
-    def __init__(self, python: str, sampler: Path, place: Path, settings: Settings) -> None:
+    def __init__(self, python: str, sampler: Path, place: Path, settings: Settings, gpu: int | None = None) -> None:
         self.log = place / "log.txt"
         path = os.pathsep.join(entry for entry in sys.path if entry) if python == sys.executable else ""
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", *OF_A_RANK)}
+        if gpu is not None:
+            named = os.environ.get("CUDA_VISIBLE_DEVICES")
+            environment["CUDA_VISIBLE_DEVICES"] = named.split(",")[gpu] if named else str(gpu)
         with self.log.open("ab") as log:
             self.popen = subprocess.Popen(
                 [python, str(_SCRIPT), str(sampler), str(place), json.dumps(settings)],

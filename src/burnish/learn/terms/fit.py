@@ -8,7 +8,24 @@ import torch.nn.functional as F
 from burnish.core.schedules import Schedule
 from burnish.learn import maths
 from burnish.learn.norms import Norm, token_mean
-from burnish.learn.term import Authors, Live, Term
+from burnish.learn.term import Authors, Live, Loss, Term, Unit
+
+
+def head_term(
+    loss: Loss,
+    output: str,
+    *targets: str,
+    name: str,
+    trainee: str,
+    on: Authors = "policy",
+    unit: Unit = "token",
+    norm: Norm = token_mean,
+    coef: Schedule = 1.0,
+) -> Term:
+    """A term that fits what a model's head says ("value" before a token, "score" after it) to streams of targets."""
+    return Term(
+        name=name, on=on, unit=unit, loss=loss, live=(output,), streams=targets, norm=norm, trainee=trainee, coef=coef
+    )
 
 
 def value_fit(
@@ -27,17 +44,7 @@ def value_fit(
         live.note("error", (live.outputs[output] - live.streams[target]).abs())
         return maths.squared_error(live.outputs[output], live.streams[target])
 
-    return Term(
-        name=name,
-        on=on,
-        unit="token",
-        loss=loss,
-        live=(output,),
-        streams=(target,),
-        norm=norm,
-        trainee=trainee,
-        coef=coef,
-    )
+    return head_term(loss, output, target, name=name, trainee=trainee, on=on, norm=norm, coef=coef)
 
 
 def chance_fit(
@@ -59,6 +66,4 @@ def chance_fit(
         live.note("error", (value.sigmoid() - chance).abs().mean(-1))
         return F.binary_cross_entropy_with_logits(value, chance, reduction="none").sum(-1)
 
-    return Term(
-        name=name, on=on, unit="token", loss=loss, live=(output,), streams=(target,), norm=norm, trainee=trainee
-    )
+    return head_term(loss, output, target, name=name, trainee=trainee, on=on, norm=norm)

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 
 from burnish.learn import maths
-from burnish.learn.norms import token_mean
 from burnish.learn.term import CLAIMED, Live, Term
+from burnish.learn.terms.fit import head_term
 
 
 def step_chance(target: str = "label", *, trainee: str = "prm", name: str = "step") -> Term:
@@ -23,16 +23,7 @@ def step_chance(target: str = "label", *, trainee: str = "prm", name: str = "ste
         live.note("error", (score.sigmoid() - label).abs())
         return F.binary_cross_entropy_with_logits(score, label, reduction="none")
 
-    return Term(
-        name=name,
-        on=CLAIMED,
-        unit="token",
-        loss=loss,
-        live=("score",),
-        streams=(target,),
-        norm=token_mean,
-        trainee=trainee,
-    )
+    return head_term(loss, "score", target, name=name, trainee=trainee, on=CLAIMED)
 
 
 def step_regression(target: str = "label", *, trainee: str = "prm", name: str = "step") -> Term:
@@ -43,13 +34,4 @@ def step_regression(target: str = "label", *, trainee: str = "prm", name: str = 
         live.note("error", (score - label).abs())
         return maths.squared_error(score, label)
 
-    return Term(
-        name=name,
-        on=CLAIMED,
-        unit="token",
-        loss=loss,
-        live=("score",),
-        streams=(target,),
-        norm=token_mean,
-        trainee=trainee,
-    )
+    return head_term(loss, "score", target, name=name, trainee=trainee, on=CLAIMED)

@@ -9,6 +9,7 @@ from burnish.learn import maths
 from burnish.learn.maths.value import value_is_clipped
 from burnish.learn.norms import Norm, token_mean
 from burnish.learn.term import Authors, Live, Term
+from burnish.learn.terms.fit import head_term
 
 
 def value_clip(
@@ -29,17 +30,7 @@ def value_clip(
         live.note("clipped", value_is_clipped(value, old, live.returns, eps))
         return maths.clipped_squared_error(value, old, live.returns, eps)
 
-    return Term(
-        name=name,
-        on=on,
-        unit="token",
-        loss=loss,
-        live=("value",),
-        streams=("value", "returns"),
-        norm=norm,
-        trainee=trainee,
-        coef=coef,
-    )
+    return head_term(loss, "value", "value", "returns", name=name, trainee=trainee, on=on, norm=norm, coef=coef)
 
 
 def value_mse(
@@ -63,14 +54,4 @@ def value_mse(
         live.note("estimate", value.reshape(len(value), -1).mean(-1))
         return errors.reshape(len(errors), -1).sum(-1)
 
-    return Term(
-        name=name,
-        on=on,
-        unit="token",
-        loss=loss,
-        live=(output,),
-        streams=(target,),
-        norm=token_mean,
-        trainee=trainee,
-        coef=coef,
-    )
+    return head_term(loss, output, target, name=name, trainee=trainee, on=on, coef=coef)

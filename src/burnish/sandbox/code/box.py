@@ -20,6 +20,7 @@ from typing import Literal, TypedDict
 import burnish
 from burnish.sandbox.code.confine import missing
 from burnish.sandbox.code.limits import Limits
+from burnish.sandbox.code.together import EVERY, Watch
 from burnish.util.processes import Words, kill_group, obituary
 
 START = 60.0  # seconds for a zygote to start
@@ -64,13 +65,16 @@ class Ran:
 class Run:
     """What became of the processes of one request.
 
-    late  they were killed at the time limit;  much  they were killed because they wrote too much
+    late   they were killed at the time limit
+    much   they were killed because they wrote too much
+    large  they were killed because they used too much memory together
     """
 
     children: list[Ran] = field(default_factory=list)
     seconds: float = 0.0
     late: bool = False
     much: bool = False
+    large: bool = False
 
 
 class Answer(TypedDict, total=False):
@@ -113,7 +117,7 @@ class Box:
         self._control, self._unread = ours, b""
         self.end = weakref.finalize(self, _end, self._popen, ours)
         self.isolation: dict[str, str] = {}
-        self._isolated = isolated
+        self._isolated, self._programs = isolated, programs
 
     def ready(self) -> None:
         """Wait for the zygote; raise NotIsolated if it cannot isolate programs."""
@@ -174,20 +178,23 @@ class Box:
         """Read until the processes have ended and all that they wrote is read."""
         exits: list[list[float]] | None = None
         killed = False
+        watch = Watch(self._popen.pid, limits.together) if self._programs else None
         while exits is None or len(selector.get_map()) > 1:
             wait = deadline - time.monotonic()
-            if wait <= 0 or run.much and not killed:
+            if wait <= 0 or (run.much or run.large) and not killed:
                 if killed or exits is not None:
                     if exits is None:
                         self.end()  # the zygote does not answer; the next run needs another
                         return
                     break
-                run.late = not run.much
+                run.late = not run.much and not run.large
                 killed, deadline = True, time.monotonic() + KILL
                 with contextlib.suppress(OSError):
                     self._control.sendall(b'{"kill": true}\n')
                 continue
-            for key, _ in selector.select(wait):
+            events = selector.select(min(wait, EVERY) if watch else wait)
+            run.large = run.large or (watch is not None and exits is None and watch.over())
+            for key, _ in events:
                 if key.data is not None:
                     _read(key, run, selector, limits.output)
                 elif exits is None:

@@ -30,6 +30,10 @@ def unshare(flags: int) -> None:
     _checked(_libc.unshare(flags), "unshare")
 
 
+def set_host_name(name: str) -> None:
+    _checked(_libc.sethostname(name.encode(), len(name)), "sethostname")
+
+
 def mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
     given = (source.encode(), target.encode(), kind.encode() if kind else None)
     _checked(_libc.mount(*given, ctypes.c_ulong(flags), options.encode()), f"mount {target}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 SECONDS = 10.0
 
@@ -13,7 +13,8 @@ class Limits:
 
     seconds   wall time of the whole run
     cpu       seconds of CPU time
-    memory    bytes of address space
+    memory    bytes of address space of a process
+    together  bytes of memory of all processes of a run that may start programs, looked at 20 times a second
     scratch   bytes of files in the working folder, which is in memory
     files     files in the working folder
     open      descriptors
@@ -29,9 +30,10 @@ class Limits:
     open: int = 64
     threads: int = 16
     output: int = 1 << 20
+    together: int = 1 << 30
 
     def __post_init__(self) -> None:
-        for name in ("seconds", "cpu", "memory", "scratch", "files", "open", "threads", "output"):
+        for name in (field.name for field in fields(self)):
             if getattr(self, name) <= 0:
                 raise ValueError(f"a code limit of {name}={getattr(self, name)} allows no program; make it positive")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from burnish.sandbox.code import kernel
 
 NOBODY = 65534
+HOST = "sandbox"  # the name of the machine, inside
 PROGRAM_USER = 1000  # as which programs run, inside, where the zygote could be started by root
 
 
@@ -29,6 +30,7 @@ def enter() -> None:
     flags = kernel.NEW_USER | kernel.NEW_PIDS | kernel.NEW_NETWORK | kernel.NEW_IPC | kernel.NEW_UTS
     try:
         kernel.unshare(flags)
+        kernel.set_host_name(HOST)
         os.write(ready_writer, b"1")
     finally:
         os.close(ready_writer)

@@ -2,14 +2,60 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 from burnish.sandbox.code.box import Box, Child, Run
 from burnish.sandbox.code.limits import Limits
+
+
+class Boxes:
+    """Boxes that threads borrow, so many at a time; each is started when it is needed. One that has ended makes room
+    for another, also for a thread that waits.
+    """
+
+    def __init__(self, make: Callable[[], Box], most: int) -> None:
+        self._make, self._most, self._started = make, most, 0
+        self._free: list[Box] = []
+        self._changed = threading.Condition()
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[Box]:
+        """A box for the calling thread alone."""
+        box = self._take()
+        try:
+            yield box
+        finally:
+            with self._changed:
+                if box.ended:
+                    self._started -= 1
+                else:
+                    self._free.append(box)
+                self._changed.notify()
+
+    def end(self) -> None:
+        """End the boxes that no thread has borrowed, with everything that they started."""
+        with self._changed:
+            self._started -= len(self._free)
+            while self._free:
+                self._free.pop().end()
+
+    def _take(self) -> Box:
+        with self._changed:
+            self._changed.wait_for(lambda: self._free or self._started < self._most)
+            if self._free:
+                return self._free.pop()
+            self._started += 1
+        try:
+            return self._make()
+        except BaseException:
+            with self._changed:
+                self._started -= 1
+                self._changed.notify()
+            raise
 
 
 class Pool:
@@ -18,30 +64,18 @@ class Pool:
     programs: whether processes may start the system's programs (a shell)
     """
 
-    def __init__(self, limits: Limits, *, programs: bool = False) -> None:
-        self.limits, self.programs = limits, programs
-        self._free: queue.SimpleQueue[Box] = queue.SimpleQueue()
-        self._lock, self._left = threading.Lock(), os.cpu_count() or 1
+    def __init__(self, limits: Limits, *, programs: bool = False, most: int | None = None) -> None:
+        self.limits = limits
+        self.boxes = Boxes(lambda: Box(limits, programs=programs), most or os.cpu_count() or 1)
 
     def run(self, children: Sequence[Child]) -> Run:
         """What becomes of these processes, which run together."""
-        with self._lock:
-            start = self._free.empty() and self._left > 0
-            self._left -= start
-        box: Box | None = None
-        try:
-            box = Box(self.limits, programs=self.programs) if start else self._free.get()
-            return box.run(children, self.limits)
-        except BaseException:
-            if box is not None:
+        with self.boxes.lent() as box:
+            try:
+                return box.run(children, self.limits)
+            except BaseException:
                 box.end()
-            raise
-        finally:
-            if box is None or box.ended:
-                with self._lock:
-                    self._left += 1
-            else:
-                self._free.put(box)
+                raise
 
 
 @cache

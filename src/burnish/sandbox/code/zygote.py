@@ -26,7 +26,7 @@ from burnish.sandbox.code import kernel, namespaces, root
 from burnish.sandbox.code.child import CHANNELS, forget_ourselves, preload, start
 from burnish.sandbox.code.confine import Plan, confine, landlock_rules
 from burnish.sandbox.code.limits import Limits
-from burnish.sandbox.guard import fork_guard
+from burnish.sandbox.guard import fork_guard, scratch_folder
 
 _CONTROL = 0
 _MOST_DESCRIPTORS = 16
@@ -34,7 +34,7 @@ _MOST_DESCRIPTORS = 16
 
 def main() -> None:
     """Answer requests until standard input ends."""
-    home = tempfile.mkdtemp(prefix="burnish-code-")
+    home = scratch_folder("burnish-code-")
     why = ""
     try:
         namespaces.enter()
@@ -133,6 +133,7 @@ class Zygote:
         self.wake_reader, self.wake_writer = os.pipe()
         os.set_blocking(self.wake_reader, False)
         os.set_blocking(self.wake_writer, False)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a program of the same user could send it, and end this process
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(self.wake_writer, warn_on_full_buffer=False)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
-import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from burnish.sandbox.code.box import Box
 from burnish.sandbox.code.limits import Limits
+from burnish.sandbox.code.pool import Boxes
 from burnish.verifiers.code.grade import grade
 from burnish.verifiers.code.outcome import Class, Outcome
 from burnish.verifiers.code.tests import Tests
@@ -38,21 +37,16 @@ class CodeGrader:
         self.limits = limits or Limits()
         self.workers = workers or min(os.cpu_count() or 1, MOST_BOXES)
         self.isolated = isolated
-        self._free: queue.SimpleQueue[Box] = queue.SimpleQueue()
-        self._started = 0
-        self._lock = threading.Lock()
+        self._boxes = Boxes(lambda: Box(self.limits, isolated=self.isolated), self.workers)
         self._threads = ThreadPoolExecutor(self.workers, thread_name_prefix="burnish-code")
         self._warned = False
 
     @contextlib.contextmanager
     def box(self) -> Iterator[Box]:
         """A zygote that is ready; raises NotIsolated on a machine that cannot isolate."""
-        box = self._take()
-        try:
+        with self._boxes.lent() as box:
             box.ready()
             yield box
-        finally:
-            self._give(box)
 
     def prepare(self) -> None:
         """Start a zygote and wait until it is ready."""
@@ -81,39 +75,19 @@ class CodeGrader:
     def end(self) -> None:
         """End all zygotes, with everything that they started."""
         self._threads.shutdown(wait=True, cancel_futures=True)
-        with self._lock:
-            while not self._free.empty():
-                self._free.get_nowait().end()
-            self._started = 0
+        self._boxes.end()
 
     def _one(self, problem: Problem, reply: str, limits: Limits) -> Outcome:
         for _ in range(2):  # a zygote that died may have been killed by something else
-            box = self._take()
-            try:
-                outcome = grade(box, problem.tests, reply, limits)
-            except (OSError, EOFError):
-                box.end()
-                continue
-            finally:
-                self._give(box)
+            with self._boxes.lent() as box:
+                try:
+                    outcome = grade(box, problem.tests, reply, limits)
+                except (OSError, EOFError):
+                    box.end()
             if not box.ended:
                 return replace(outcome, canary=problem.canary)
         why = "the process that runs code died on this reply"
         return Outcome(Class.RUNTIME, 0, 0, why, failed=True, canary=problem.canary)
-
-    def _take(self) -> Box:
-        with self._lock:
-            if self._free.empty() and self._started < self.workers:
-                self._started += 1
-                return Box(self.limits, isolated=self.isolated)
-        return self._free.get()
-
-    def _give(self, box: Box) -> None:
-        if not box.ended:
-            self._free.put(box)
-            return
-        with self._lock:
-            self._started -= 1
 
 
 _OF_THIS_PROCESS: dict[tuple[int, bool], CodeGrader] = {}

@@ -10,7 +10,7 @@ import pytest
 
 AGAIN = """
 import resource, torch
-from burnish.util.malloc import keep_memory
+from burnish.util.host_memory import keep_memory
 keep_memory()
 for _ in range(20):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -8,7 +8,7 @@ from burnish.core.roles import snapshot
 from burnish.core.schedules import after, before, steps_of
 from burnish.core.types import Clock
 from burnish.methods.table import METHODS
-from burnish.run.late_phases import late_phases
+from burnish.run.warnings import late_phases
 from burnish.tasks.table import source
 
 TASK = source("sort")

@@ -1,11 +1,17 @@
-"""What a run is too short for: phases that begin after it, and copies of models that are never taken."""
+"""What a user is warned of before a run: phases that it is too short for, and tools that the policy never sees."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
 
 from burnish.core.method import Method, Phase
 from burnish.core.roles import Role
 from burnish.core.schedules import at
 from burnish.core.types import Clock
+from burnish.models.chat import Chat
+from burnish.tasks.source import Source
 
 LATER = 1 << 40  # a step after every warm-up
 
@@ -48,3 +54,19 @@ def _used(role: Role, steps: int) -> bool:
 
 def _runs(phase: Phase, steps: int) -> bool:
     return any(round(at(phase.times, Clock(step, steps))) for step in range(steps))
+
+
+def unseen_tools(source: Source, chat: Chat) -> str:
+    """A warning where the first task has tools and its prompt is the same without them; else empty."""
+    if not source.gives & {"env", "tools"} or source.size("train") == 0:
+        return ""
+    task = source.task("train", 0)
+    if not task.given.get("tools"):
+        return ""
+    bare = replace(task, given={key: value for key, value in task.given.items() if key != "tools"})
+    if not torch.equal(chat.prompt(task), chat.prompt(bare)):
+        return ""
+    return (
+        "the tasks have tools, and the chat template does not write them: the model is not told their names; "
+        "--chat-template tools adds them to the model's own, or describe them in --system-prompt"
+    )
