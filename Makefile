@@ -24,8 +24,8 @@ test-slow: $(VENV)/.ready  ## the tests that take minutes or fetch a model
 test-all: $(VENV)/.ready  ## every test, in shards of at most 50 minutes (`make test-all SHARD=3`); resumable
 	$(BIN)/python scripts/test_all.py $(SHARD)
 
-test-extras: .venv-extras/.ready .venv-vllm/.ready .venv-aider/.ready  ## trackers, agent frameworks, aider, OpenEnv, verifiers before v1, and a real vLLM
-	export BURNISH_VLLM_PYTHON=$(CURDIR)/.venv-vllm/bin/python BURNISH_AIDER=$(CURDIR)/.venv-aider/bin/aider; .venv-extras/bin/pytest -m extras \
+test-extras: .venv-extras/.ready .venv-vllm/.ready .venv-aider/.ready .venv-mini/.ready  ## trackers, agent frameworks, coding agents, OpenEnv, verifiers before v1, and a real vLLM
+	export BURNISH_VLLM_PYTHON=$(CURDIR)/.venv-vllm/bin/python BURNISH_AIDER=$(CURDIR)/.venv-aider/bin/aider BURNISH_MINI=$(CURDIR)/.venv-mini/bin/mini; .venv-extras/bin/pytest -m extras \
 	|| .venv-extras/bin/pytest -m extras --last-failed --last-failed-no-failures none
 
 test-alone: $(VENV)/.ready  ## each fast test in a process of its own, and each file in a random order (an hour or two)
@@ -70,9 +70,14 @@ $(VENV)/.ready: pyproject.toml constraints-cpu.txt
 	.venv-aider/bin/python $(PIP) aider-chat
 	touch $@
 
+.venv-mini/.ready:
+	$(PYTHON) -m venv .venv-mini
+	.venv-mini/bin/python $(PIP) mini-swe-agent mcp  # which its litellm imports, and does not require
+	touch $@
+
 docs: $(VENV)/.ready  ## the documentation site, into site/; warnings are errors
 	$(BIN)/python $(PIP) -c constraints-cpu.txt -e '.[docs]'
 	$(BIN)/mkdocs build --strict --quiet
 
 clean:
-	rm -rf site $(VENV) .venv-extras .venv-vllm .venv-aider .pytest_cache .ruff_cache .mypy_cache
+	rm -rf site $(VENV) .venv-extras .venv-vllm .venv-aider .venv-mini .pytest_cache .ruff_cache .mypy_cache

@@ -18,10 +18,10 @@ from typing import Any
 
 from openai_tools import BURNISH, HERE, prepare, read
 
-AGENTS = {
-    "langgraph": "langgraph_boxes.py:run",
-    "openai-agents": "agents_sdk_boxes.py:run",
-    "pydantic-ai-slim": "pydantic_ai_boxes.py:run",
+AGENTS = {  # a program, and its first seed: with equal seeds all three get the same replies, so they would be one run
+    "langgraph": ("langgraph_boxes.py:run", 21),
+    "openai-agents": ("agents_sdk_boxes.py:run", 31),
+    "pydantic-ai-slim": ("pydantic_ai_boxes.py:run", 41),
 }
 GRPO = ["--steps", "8", "--lr", "2e-4", "--prompts", "8", "--n", "8", "--max-new-tokens", "48", "--eval-tasks", "60"]
 
@@ -31,7 +31,7 @@ def train(folder: Path, package: str, seed: int) -> dict[str, Any]:
     out = folder / f"{package}-seed{seed}"
     if "after" not in read(out):
         words = ["train", "grpo", "--model", str(folder / "sft" / "model"), "--task", str(folder / "questions.jsonl")]
-        words += ["--agent", str(HERE.parent / "examples" / AGENTS[package]), "--agent-pays", *GRPO]
+        words += ["--agent", str(HERE.parent / "examples" / AGENTS[package][0]), "--agent-pays", *GRPO]
         subprocess.run([*BURNISH, *words, "--seed", str(seed), "--out", str(out), "--quiet"], check=True)
     return {"seed": seed, **read(out)}
 
@@ -47,12 +47,13 @@ def interval(gains: list[float]) -> list[float]:
 def main() -> None:
     reader = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     reader.add_argument("--folder", type=Path, default=HERE.parent / ".bench" / "openai_tools")
-    reader.add_argument("--seeds", default="21,22,23")
+    reader.add_argument("--seeds", type=int, default=3, help="seeds for each agent")
     told = reader.parse_args()
     prepare(told.folder)
     found = {}
     for package in AGENTS:
-        runs = [train(told.folder, package, seed) for seed in map(int, told.seeds.split(","))]
+        first = AGENTS[package][1]
+        runs = [train(told.folder, package, seed) for seed in range(first, first + told.seeds)]
         gains = [run["after"]["sampled"] - run["before"]["sampled"] for run in runs]
         found[package] = {"version": importlib.metadata.version(package), "gain": interval(gains), "runs": runs}
         print(package, found[package]["gain"], flush=True)

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import cProfile
+import importlib
+import itertools
 import json
 import platform
 import pstats
@@ -30,6 +32,7 @@ from burnish.rollout.play import play
 from burnish.rollout.sample import sample
 from burnish.tasks.environment import EnvSource
 
+plays = importlib.import_module("burnish.rollout.play")  # the package has a function of that name
 RESULTS = Path(__file__).parent / "results" / "turns.json"
 TURNS = 8
 NEVER = -1  # no token has this id
@@ -125,18 +128,22 @@ def main() -> None:
     asked.add_argument("--episodes", type=int, default=256)
     asked.add_argument("--tokens", type=int, nargs="+", default=[32], help="of a turn; several are measured in turn")
     asked.add_argument("--repeats", type=int, default=5)
+    asked.add_argument("--parts", type=int, nargs="+", default=[plays.PARTS], help="in which answers go on (play.py)")
     asked.add_argument("--results", type=Path, default=RESULTS)
     asked.add_argument("--random", type=Path, help="write a model of SmolLM2's shape to this folder and measure that")
     asked.add_argument("--profile", type=Path, help="also profile a rollout of episodes, and write it to this file")
     told = asked.parse_args()
     told.model = str(written(told.random)) if told.random else told.model
     known = json.loads(told.results.read_text()) if told.results.exists() else {}
-    for each in told.tokens:
-        found = measure(told.model, told.device, told.episodes, each, told.repeats)
-        known[f"{told.model}, {each} tokens a turn, on {found['machine']}"] = found
+    for each, parts in itertools.product(told.tokens, told.parts):
+        plays.PARTS = parts
+        found = {"parts": parts, **measure(told.model, told.device, told.episodes, each, told.repeats)}
+        named = f", {parts} parts" if len(told.parts) > 1 else ""
+        known[f"{told.model}, {each} tokens a turn{named}, on {found['machine']}"] = found
         told.results.write_text(json.dumps(known, indent=1) + "\n")
-        shown = {key: found[key] for key in ("tokens_a_turn", "tokens_per_second", "share_of_single")}
+        shown = {key: found[key] for key in ("parts", "tokens_a_turn", "tokens_per_second", "share_of_single")}
         print(json.dumps(shown), flush=True)
+    plays.PARTS = told.parts[0]
     if told.profile:
         profiled(told.model, told.device, told.episodes, told.tokens[0], told.profile)
 

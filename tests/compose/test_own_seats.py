@@ -156,5 +156,7 @@ def test_a_seat_may_start_from_another_model(small_model: Path, tmp_path: Path) 
 def test_what_cannot_be_learned_apart_is_refused() -> None:
     with pytest.raises(ValueError, match="remembers what was played"):
         own("archer", task=source("nim:1"))
+    with pytest.raises(ValueError, match="samples more replies after the rollout"):
+        own("dapo", task=source("nim:1"))
     with pytest.raises(ValueError, match="moves the weights by an update of its own"):
         own("trpo", task=source("nim:1"))

@@ -1,9 +1,9 @@
 """Coding agents that are programs of a terminal, trained through the endpoint as they are installed.
 
-aider (pip install aider-chat) pins packages that others need in other versions, so it has an environment of its own:
-BURNISH_AIDER names the program, else that on the PATH is taken. Its prompts are longer than what the embedded model was
-trained for: the copy here takes more, and understands none of it. What counts is that the program asks, is answered,
-and that every reply is recorded.
+aider (pip install aider-chat) and mini-swe-agent pin packages that others need in other versions, so they have
+environments of their own: BURNISH_AIDER and BURNISH_MINI name the programs, else those on the PATH are taken. Their
+prompts are longer than what the embedded model was trained for: the copy here takes more, and understands none of it.
+What counts is that the program asks, is answered, and that every reply is recorded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ def program(name: str) -> str:
 def run(command: list[str], folder: Path, **environment: str) -> str:
     """What a program says; its home is the folder, so that nothing of the user is read or written."""
     own = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8", "NO_COLOR": "1", **environment}
-    done = subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, timeout=WAIT, check=False)
+    nobody = subprocess.DEVNULL  # a program that asks its user gets the end of the file, and does not wait
+    done = subprocess.run(
+        command, cwd=folder, env=own, stdin=nobody, capture_output=True, text=True, timeout=WAIT, check=False
+    )
     return done.stdout + done.stderr
 
 
@@ -54,3 +57,26 @@ def test_aider_edits_files(tmp_path: Path, long_tiny: Path) -> None:
     assert all("sums.py" in one for one in said), said
     prompts = [trace.turns[0] for trace in group.traces]
     assert all(len(prompt) > 500 for prompt in prompts)  # aider's own instructions came through
+
+
+def test_mini_swe_agent_works_in_its_own_shell(tmp_path: Path, long_tiny: Path) -> None:
+    """It asks for a key at the first start, unless it is told that it is configured: without a user it would wait for
+    ever. It ends by itself after three replies without a tool call, which is what the embedded model writes.
+    """
+    mini = program("mini")
+    said: list[str] = []
+
+    def agent(task: dict[str, Any], base_url: str, api_key: str) -> float:
+        folder = tmp_path / base_url.rpartition("sessions/")[2].partition("/")[0]
+        folder.mkdir()
+        (folder / "sums.py").write_text("def add(a, b):\n    return a - b\n")
+        access = {"OPENAI_BASE_URL": base_url, "OPENAI_API_BASE": base_url, "OPENAI_API_KEY": api_key}
+        alone = {"MSWEA_CONFIGURED": "true", "MSWEA_COST_TRACKING": "ignore_errors"}
+        alone |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT": "1"}
+        flags = ["--yolo", "--exit-immediately", "--output", str(folder / "trajectory.json")]
+        said.append(run([mini, "-m", "openai/policy", "-t", "add must add", *flags], folder, **access, **alone))
+        return float("return a + b" in (folder / "sums.py").read_text())
+
+    group = played(agent, model=long_tiny)
+    assert all("Saved trajectory" in one for one in said), said
+    assert all(trace.note["turns"] == 3 for trace in group.traces) or len(group.traces) > 2, said

@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from flow_models import flow_model
 from runs import go, tensors
 
 import burnish
+from burnish.commands.chat import ChatOptions, Conversation
+from burnish.commands.pictured import in_blocks
 from burnish.config.options import Options
 from burnish.core.roles import trained
 from burnish.core.types import Group, Task, Trace
@@ -20,6 +23,7 @@ from burnish.methods.table import find
 from burnish.models.build import build
 from burnish.models.load import load_model
 from burnish.models.model import Model
+from burnish.store.reader import open_store
 from burnish.tasks.table import source
 
 LEVEL = '''
@@ -53,6 +57,10 @@ def test_stop_and_resume_is_straight_through(method: str, drawing: Path, tmp_pat
     moved = {name for name in before if straight[name] != before[name]}
     text = {name for name in before if "/text_encoder." in name or "/embed_tokens." in name}
     assert (moved <= text) == (method == "texforce")
+    if method == "flow_grpo":
+        with open_store(tmp_path / "straight") as store:
+            assert store.drawn(1, 0) != store.drawn(1, 1) and store.drawn(1, 0)[:4] == b"\x89PNG"  # type: ignore[index]
+            assert store.pictures(1) == [] and store.drawn(1, 2) is None
     assert type(load_model(tmp_path / "straight" / "model", 0, torch.device("cpu"))).__name__ == "FlowModel"
 
 
@@ -109,3 +117,15 @@ def test_what_is_not_known_is_refused_in_a_sentence(
 def test_a_role_without_a_denoiser_ignores_its_parts() -> None:
     """A model of words has no caption to read apart: `texforce` trains all of it."""
     assert trained().only == "" and find("texforce").build(source("add:1")).models["policy"].only == "text"
+
+
+def test_a_caption_in_chat_becomes_a_file(drawing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A picture for each caption, shown in the terminal as half blocks; the same caption again is another picture."""
+    monkeypatch.chdir(tmp_path)
+    conversation = Conversation(_model(drawing, "flow_grpo"), ChatOptions(temperature=1.0))
+    said = [conversation.say("Paint 1 red square on grey.") for _ in range(2)]
+    assert said == [f"{tmp_path}/drawn-{number}.png (16 x 16 pixels)" for number in (1, 2)]
+    files = [(tmp_path / f"drawn-{number}.png").read_bytes() for number in (1, 2)]
+    assert files[0] != files[1] and conversation.tokens == []
+    blocks = in_blocks(np.array([[[1, 2, 3]], [[4, 5, 6]]], dtype=np.uint8))
+    assert blocks.plain == "\u2580\n" and str(blocks.spans[0].style) == "rgb(1,2,3) on rgb(4,5,6)"

@@ -94,26 +94,6 @@ def test_what_raises_hangs_or_talks_nonsense_fails_with_its_reason() -> None:
             env.outcome(env.begin_step("?"))
 
 
-def test_async_environments_wait_together_without_threads_of_their_own() -> None:
-    """All of them reach the same place before any goes on: side by side, in the one loop; no call holds a thread."""
-    waiting: list[asyncio.Event] = []
-
-    class Meets:
-        async def reset(self, seed: int) -> str:
-            waiting.append(asyncio.Event())
-            if len(waiting) == 200:
-                for event in waiting:
-                    event.set()
-            await waiting[-1].wait()
-            return "met"
-
-    before = threading.active_count()
-    envs = [GuardedEnv(Meets, 20.0) for _ in range(200)]
-    calls = [env.begin_reset(None, 0) for env in envs]
-    assert [env.observed(call) for env, call in zip(envs, calls, strict=True)] == ["met"] * 200
-    assert threading.active_count() < before + 8
-
-
 def test_async_environments_and_long_observations() -> None:
     class Slow:
         async def reset(self, seed: int) -> str:
@@ -173,7 +153,7 @@ def test_failures_are_counted_and_all_of_them_end_the_run(small_model: Path) -> 
     [group] = play(4).call(tasks, step)
     failed = [trace for trace in group.traces if "failed" in trace.note]
     assert len(failed) == 2 and step.notes.values()["env_failures"] == 2
-    assert failed[0].note["why"].endswith("RuntimeError: broken at test_environments.py, line 145")
+    assert failed[0].note["why"].endswith("RuntimeError: broken at test_environments.py, line 147")
 
     class Never(Count):
         def step(self, action: str) -> Any:
@@ -301,3 +281,23 @@ def test_traces_of_play_keep_their_types(small_model: Path) -> None:
     [group] = play(1).call([EnvSource(Count).task("train", 0)], step)
     [trace] = group.traces
     assert isinstance(trace, Trace) and trace.note["stopped"] == "turns" and not trace.note["done"]
+
+
+def test_async_environments_wait_together_without_threads_of_their_own() -> None:
+    """All of them reach the same place before any goes on: side by side, in the one loop; no call holds a thread."""
+    waiting: list[asyncio.Event] = []
+
+    class Meets:
+        async def reset(self, seed: int) -> str:
+            waiting.append(asyncio.Event())
+            if len(waiting) == 200:
+                for event in waiting:
+                    event.set()
+            await waiting[-1].wait()
+            return "met"
+
+    before = threading.active_count()
+    envs = [GuardedEnv(Meets, 20.0) for _ in range(200)]
+    calls = [env.begin_reset(None, 0) for env in envs]
+    assert [env.observed(call) for env, call in zip(envs, calls, strict=True)] == ["met"] * 200
+    assert threading.active_count() < before + 8

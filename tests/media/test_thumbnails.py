@@ -7,14 +7,17 @@ import sqlite3
 from pathlib import Path
 
 import numpy as np
+import torch
 from PIL import Image
 
-from burnish.core.types import Task
+from burnish.core.types import Task, Trace, Turn
+from burnish.media import drawn
 from burnish.media.decode import decoded
 from burnish.media.drawing import COLOURS, as_file, blank
+from burnish.media.ids import ids_of
 from burnish.media.store import STORE
 from burnish.media.thumbnail import thumbnail
-from burnish.store.rows import MOST_PICTURES, thumbnails
+from burnish.store.rows import MOST_PICTURES, drawn_picture, thumbnails
 from burnish.store.schema import connect
 
 
@@ -52,3 +55,15 @@ def test_a_store_of_an_earlier_version_gets_the_table(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "store.sqlite") as other:
         assert other.execute("SELECT png FROM pictures").fetchone() == (b"png",)
     db.close()
+
+
+def test_what_a_model_drew_is_shown_larger() -> None:
+    """A picture of 16 pixels becomes 96; words and pictures that were read have none. No library is asked."""
+    pixels = blank(90, 16)
+    pixels[:4, 4:8] = COLOURS["red"]
+    prompt = Turn(torch.tensor([5, 6]), "task")
+    drew = Trace((prompt, Turn(torch.from_numpy(ids_of(drawn.kept(pixels), 3)), "policy")))
+    png = drawn_picture(drew)
+    assert png is not None and np.array_equal(np.asarray(decoded(png)), pixels.repeat(6, 0).repeat(6, 1))
+    wrote = Trace((prompt, Turn(torch.tensor([7]), "policy")))
+    assert drawn_picture(wrote) is None

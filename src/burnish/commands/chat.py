@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from burnish.core.messages import Message
     from burnish.engine.mixture import Mix
+    from burnish.media.drawing import Pixels
     from burnish.models.model import Model
 
 
@@ -27,7 +29,7 @@ class ChatOptions:
     """burnish chat MODEL: a conversation in the terminal; from a pipe, one message a line.
 
     MODEL is a name (burnish models) or a directory, for example runs/DIR/model.
-    /image FILE shows it a picture, with the next message (docs/pictures.md).
+    /image FILE shows it a picture, with the next message (docs/pictures.md). What a model draws becomes a PNG file.
     /reset clears the conversation, /quit (or the end of input) ends it."""
 
     temperature: float = 0.7
@@ -53,7 +55,8 @@ class ChatOptions:
 @dataclass
 class Conversation:
     """The tokens of all turns so far. others, mix: models that guide it, and how all of them are mixed. shown: files
-    of pictures that stand before the next message.
+    of pictures that stand before the next message. drawn: what the last reply is of a model that draws; captions: how
+    many it has drawn.
     """
 
     model: Model
@@ -62,6 +65,8 @@ class Conversation:
     others: tuple[Model, ...] = ()
     mix: Mix | None = None
     shown: list[str] = field(default_factory=list)
+    drawn: Pixels | None = None
+    captions: int = 0
 
     def show(self, file: str) -> str:
         """Show a picture with the next message; its size and its number of tokens."""
@@ -78,9 +83,11 @@ class Conversation:
         """Append a message, sample and append the reply, and return its text."""
         import torch
 
+        from burnish.commands.pictured import as_new_file
         from burnish.core.randomness import key_of
         from burnish.core.types import Task
         from burnish.engine.local import Request
+        from burnish.media.drawn import pixels_in
         from burnish.models.reply_end import unwritten_end
 
         chat = self.model.chat
@@ -96,12 +103,17 @@ class Conversation:
                 f"the conversation has {len(prompt)} tokens and the model's context holds {self.model.context}: "
                 "/reset clears it"
             )
-        key = key_of("chat", self.options.seed, len(turns))
+        key = key_of("chat", self.options.seed, len(turns) + self.captions)
         asked = Request(prompt, key, self.options.max_new_tokens, self.options.temperature)
         (reply,) = self.model.generate([asked], self.others, self.mix)
         self.shown = []
+        text = chat.text(reply.tokens)
+        self.drawn = pixels_in(text)
+        if self.drawn is not None:  # such a model reads a caption, and no conversation
+            self.captions += 1
+            return f"{as_new_file(self.drawn, Path.cwd())} ({self.drawn.shape[1]} x {self.drawn.shape[0]} pixels)"
         self.tokens = [*turns, reply.tokens, unwritten_end(chat, reply.tokens)]
-        return chat.text(reply.tokens)
+        return text
 
 
 def main(words: list[str]) -> int:
@@ -141,7 +153,12 @@ def main(words: list[str]) -> int:
             if message.startswith("/image "):
                 console.print(Text(conversation.show(message.removeprefix("/image ").strip()), style="dim"))
                 continue
-            console.print(Text(conversation.say(message)), soft_wrap=True)
+            said = Text(conversation.say(message))
+            if conversation.drawn is not None and console.is_terminal:
+                from burnish.commands.pictured import in_blocks
+
+                console.print(in_blocks(conversation.drawn), end="")
+            console.print(said, soft_wrap=True)
         except ValueError as error:
             errors.print(Text(str(error), style="yellow"), soft_wrap=True)
     return 0

@@ -58,6 +58,12 @@ def _refuse(method: Method, phase: Phase) -> None:
             f"{method.name} remembers what was played ({kept[0].part.name}), of all seats in one place, and --opponent "
             "own learns each seat from its own groups; use grpo, gigpo or ppo, or a frozen opponent"
         )
+    samples = [one for one in phase.parts() if one.stage != "rollout" and f"model:{POLICY}.generate" in one.part.reads]
+    if samples:
+        raise ValueError(
+            f"{method.name} samples more replies after the rollout ({samples[0].part.name}), where a seat's model "
+            "would play the policy's seat; use grpo, gigpo or ppo with --opponent own"
+        )
     if plan_of(phase).move is not None or plan_of(phase).search is not None:
         raise ValueError(
             f"{method.name} moves the weights by an update of its own, which knows one policy; use grpo, gigpo or ppo "

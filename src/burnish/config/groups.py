@@ -98,6 +98,9 @@ class Data:
     message with train: false or a weight says so itself."""
     columns: str | None = None
     """Columns of a dataset that have unusual names: prompt=text,answer=gold (docs/data.md)."""
+    allow_urls: bool = False
+    """Fetch pictures of a dataset that are URLs (http, https), once, into $BURNISH_HOME/pictures; by default they are
+    refused."""
     draw: str | None = None
     """A curriculum that chooses between the sources of a mixture: sec, dump(temperature=0.2) (docs/data.md)."""
 

@@ -56,9 +56,9 @@ class RayOptions:
     """On Ray: actors that score."""
     spares: CountOrZero = may_change(1)
     """On Ray: idle actors of each role, the trainer's too, that replace a lost one."""
-    unit: Count = 4
-    """On Ray: tasks in one unit of work. The size changes the last bits of the log-probs; which worker has a unit does
-    not."""
+    unit: CountOrNone = None
+    """On Ray: tasks in one unit of work; by default 4, and of episodes the tasks of a step divided by the samplers, so
+    that each has many under way. The size changes the last bits of the log-probs; which worker has a unit does not."""
     order: Literal["fixed", "free"] = "fixed"
     """On Ray: fixed learns from the replies of step t in step t, repeatable bit for bit; free samples from the newest
     weights and learns from the units that finish first, at most `lag` steps old."""

@@ -218,15 +218,30 @@ async def _awaited(call: Coroutine[object, object, object]) -> object:
     return await call
 
 
-@cache
 def _loop() -> asyncio.AbstractEventLoop:
     """One event loop for all async environments, in a thread of its own."""
+    with _making:  # two threads that come first must not make one each: what environments share belongs to one loop
+        return _one_loop()
+
+
+@cache
+def _one_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True, name="environments").start()
     return loop
 
 
-os.register_at_fork(after_in_child=_loop.cache_clear)  # a child process has none of its parent's threads
+_making = threading.Lock()
+
+
+def _forked() -> None:
+    """A child process has none of its parent's threads; another thread of the parent may have held the lock."""
+    global _making
+    _making = threading.Lock()
+    _one_loop.cache_clear()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def _abandoned(env: object) -> str:

@@ -82,10 +82,16 @@ def pixels_of(key: int) -> Pixels:
 
 def text_of(key: int) -> str | None:
     """The picture with this key as text; None where it is one that a model read, or not at hand."""
+    pixels = drawn_pixels(key)
+    return None if pixels is None else as_text(pixels)
+
+
+def drawn_pixels(key: int) -> Pixels | None:
+    """The picture with this key; None where it is one that a model read, or not at hand."""
     if not STORE.known(key):
         return None
     made = STORE.of(key)
-    return as_text(made.inputs["pixels"].numpy()) if made.reader == READER else None
+    return made.inputs["pixels"].numpy() if made.reader == READER else None
 
 
 def _made(reference: str) -> Ready:

@@ -94,7 +94,9 @@ def ilql(
     same data, so an episode trains one of the two critics each time it is read, in turn. gamma, tau and the 1/2 are the
     released code's; its cql is 0.01 to 1, beta 1 to 32 by task, of which ours are what works on `tiny`. The imagination
     engine's dialogues are written first, by `burnish imagine ... --out dialogues.jsonl`; this is its second half, with
-    --task dialogues.jsonl.
+    --task dialogues.jsonl. Of LMRL-Gym's eight tasks the box has forms of its own of five: maze, text_nav, wordle,
+    twenty_questions and deal (its car dealer). Missing: chess, chess endgames, guess my city, and the episodes that the
+    paper recorded; `games` plays episodes here instead.
     """
     returns, critics = select.Returns("returns"), ("target1", "target2")
     values = Phase(

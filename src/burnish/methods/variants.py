@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from burnish import draw
-from burnish.method import Method
+from burnish.method import Method, Role
 
 Arguments = Mapping[str, object]
 Recipe = Callable[..., Method]
@@ -40,7 +40,7 @@ def variant(base: Recipe) -> Callable[[Callable[..., Arguments]], Recipe]:
             signature.bind(task, **options)  # a TypeError for what the variant sets itself
             mine = {name: options.pop(name) for name in own if name in options}
             arguments = dict(function(**mine))
-            models = arguments.pop("models", {})
+            models = typing.cast("Mapping[str, Role]", arguments.pop("models", {}))
             built = plain(task, **{**options, **arguments})
             return replace(built, models={**built.models, **models}) if models else built
 

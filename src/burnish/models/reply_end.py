@@ -35,4 +35,5 @@ def unwritten_end(chat: Chat, reply: Tensor) -> Tensor:
 
 def following(chat: Chat, reply: Tensor, observed: str | Sequence[Message]) -> Tensor:
     """What an environment says after a reply, up to where the next reply begins; first its end, if cut."""
-    return torch.cat([unwritten_end(chat, reply), chat.observation(observed)])
+    missing, seen = unwritten_end(chat, reply), chat.observation(observed)
+    return torch.cat([missing, seen]) if len(missing) else seen

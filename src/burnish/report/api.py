@@ -160,7 +160,9 @@ class Api:
             trace = store.trace(_integer(query, "id", 0))
             siblings = [_short(row) for row in store.traces(group=trace["group_id"], limit=MOST)]
             shown = [_as_image(png) for png in store.pictures(trace["group_id"])]
-        return {**trace, "calls": calls_in(trace), "siblings": siblings, "pictures": shown}
+            own = store.drawn(trace["group_id"], trace["place"])
+            drawn = None if own is None else _as_image(own)
+        return {**trace, "calls": calls_in(trace), "siblings": siblings, "pictures": shown, "drawn": drawn}
 
     def tree(self, query: Query) -> list[Node]:
         """The replies of a group's traces as a tree."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from burnish.models.ranks import here
 if TYPE_CHECKING:
     from burnish.config.options import Options
 
+UNIT = 4  # tasks in a unit of work on Ray, by default
 RAY_ONLY = (
     "samplers",
     "graders",
@@ -140,6 +142,12 @@ def _check_ranks(options: Options) -> None:
 def threads_for(options: Options) -> int:
     """The default threads per actor: the cores of this machine divided by the number of working actors."""
     return max(1, (os.cpu_count() or 1) // (options.samplers + options.graders + 1))
+
+
+def unit_for(options: Options, method: Method) -> int:
+    """The default number of tasks in a unit: of episodes, which wait for environments, all that a sampler gets."""
+    plays = any(phase.rollout.playing is not None for phase in first_phases(method, options.steps))
+    return max(UNIT, math.ceil(options.prompts / options.samplers)) if plays else UNIT
 
 
 def first_phases(method: Method, steps: int) -> list[Phase]:

@@ -17,6 +17,7 @@ from burnish.core.scorer import Named
 from burnish.core.step import Settings
 from burnish.envs.named_tools import read_tools
 from burnish.evals.better import kind_of
+from burnish.media.fetched import FETCHING
 from burnish.methods.table import Entry
 from burnish.models.build import device_named
 from burnish.models.decoder_shape import DecoderShape
@@ -44,7 +45,7 @@ from burnish.run.memory_plan import (
 )
 from burnish.run.passes import steps_of_epochs
 from burnish.run.pipeline import require_pipelined
-from burnish.run.placement import check_placing, threads_for
+from burnish.run.placement import check_placing, threads_for, unit_for
 from burnish.run.reply_length import reply_length
 from burnish.run.reward_versions import Versions, present
 from burnish.serve.pulled import read_pulled
@@ -75,6 +76,7 @@ def compose(
     options = config.options
     dropped = options.on_reward_failure == "drop"
     seconds, workers = options.reward_timeout, options.reward_workers
+    FETCHING.allowed = options.allow_urls
     parts = rewards or (read_rewards(options.reward) if options.reward else ())
     functions, scorers = split_rewards(parts)
     source = resolve_task(
@@ -221,6 +223,8 @@ def plan(
         options = replace(options, token_budget=budget)  # not by the memory that is free when it is resumed
     if options.on == "ray" and options.threads is None:  # another number may change the last bits
         options = replace(options, threads=threads_for(options))
+    if options.on == "ray" and options.unit is None:
+        options = replace(options, unit=unit_for(options, named_method))
     config = replace(config, options=options)
     parts = rewards or (read_rewards(options.reward) if options.reward else ())
     return RunPlan(

@@ -33,8 +33,11 @@ def refilled(keep: Part, draw: Draw, rollout: Rollout, score: Part, times: int) 
             kept = [*kept, *again.through(keep, fresh)]
         return kept
 
+    if not times:
+        return keep
     state = (*keep.state, *draw.state, *rollout.state, *score.state)
-    return replace(keep, name=f"refilled({keep.name}, {times})", call=call, parts=(), state=state) if times else keep
+    asked = keep.reads | {name for part in (rollout, score) for name in part.reads if name.startswith("model:")}
+    return replace(keep, name=f"refilled({keep.name}, {times})", call=call, parts=(), state=state, reads=asked)
 
 
 def other_moment(clock: Clock, k: int) -> Clock:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from burnish.store.environment import alive
-from burnish.store.schema import FILE, connect_to_read, searchable
+from burnish.store.schema import DRAWN, FILE, connect_to_read, searchable
 from burnish.util.plainfile import read_json
 
 if TYPE_CHECKING:
@@ -237,8 +237,16 @@ class RunStore:
         """The pictures of a group's prompt, small, as PNG files."""
         if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'pictures'").fetchone():
             return []  # recorded by an earlier version
-        rows = self._db.execute("SELECT png FROM pictures WHERE group_id = ? ORDER BY place", (group,))
-        return [bytes(row["png"]) for row in rows]
+        query = "SELECT png FROM pictures WHERE group_id = ? AND place < ? ORDER BY place"
+        return [bytes(row["png"]) for row in self._db.execute(query, (group, DRAWN))]
+
+    def drawn(self, group: int, place: int) -> bytes | None:
+        """What the trace at this place of a group drew, small, as a PNG file; None where it wrote words."""
+        if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'pictures'").fetchone():
+            return None
+        query = "SELECT png FROM pictures WHERE group_id = ? AND place = ?"
+        row = self._db.execute(query, (group, DRAWN + place)).fetchone()
+        return None if row is None else bytes(row["png"])
 
     def count(self) -> int:
         """Number of recorded traces."""

@@ -28,13 +28,14 @@ from burnish.store.rows import (
     Pieces,
     RecordedGroup,
     add_entropies,
+    drawn_picture,
     group_row,
     recorded_groups,
     thumbnails,
     tokens_of,
     trace_row,
 )
-from burnish.store.schema import FILE, connect, searchable
+from burnish.store.schema import DRAWN, FILE, connect, searchable
 
 QUEUE_SIZE = 8  # jobs (mostly steps) that may wait to be written
 FLUSH_TIMEOUT = 60.0  # seconds that flush and close wait for the disk
@@ -212,6 +213,8 @@ class RunRecorder:
                 trace_id += 1
                 trace_tokens = next(tokens)
                 self._pieces.learn(trace_tokens.ids)
+                png = drawn_picture(trace)
+                shown += [] if png is None else [(group_id, group.step, DRAWN + place, png)]
                 columns = trace_row(trace, dropped, trace_tokens, self._pieces)
                 trace_rows.append((trace_id, group_id, row[0], place, *columns))
                 token_rows.append((trace_id, *trace_tokens.row))

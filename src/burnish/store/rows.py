@@ -18,8 +18,8 @@ from burnish.core.step import TokenEntropies
 from burnish.core.tokenizer import Tokenizer
 from burnish.core.types import Group, Task, Trace, TraceId
 from burnish.core.types_json import plain
-from burnish.media.ids import FIRST, media_in
-from burnish.media.thumbnail import thumbnail
+from burnish.media.ids import FIRST, media_in, runs_of
+from burnish.media.thumbnail import drawn_thumbnail, thumbnail
 
 MOST_TOKENS = 200_000  # recorded per phase and step, about 6 MB
 REPLACEMENT = "\ufffd"  # a decoder's output for an incomplete UTF-8 sequence
@@ -241,6 +241,13 @@ def thumbnails(task: Task) -> list[bytes]:
         return []
     small = (thumbnail(reference) for reference in pictures_of(task.prompt)[:MOST_PICTURES])
     return [png for png in small if png is not None]
+
+
+def drawn_picture(trace: Trace) -> bytes | None:
+    """What a model drew in this trace, small; None where it wrote words."""
+    turns = [turn for turn in trace.turns[1:] if media_in(turn.tokens)]
+    small = (drawn_thumbnail(run.key) for turn in turns for run in runs_of(turn.tokens.numpy()))
+    return next((png for png in small if png is not None), None)
 
 
 def _mean(advantages: np.ndarray | None, prompt: int) -> float | None:

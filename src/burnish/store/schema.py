@@ -57,6 +57,7 @@ CREATE VIEW trace_text AS
   FROM traces JOIN groups ON groups.id = traces.group_id;
 """
 TABLE_NAMES = {"info", "metrics", "timings", "memory", "groups", "traces", "tokens", "vocabulary", "events", "orders"}
+DRAWN = 1 << 20  # in the table of pictures: the place of what the first trace of a group drew, the others behind it
 # Tables of runs that sample in other processes (on Ray), and of pictures; they are added to older stores when these are
 # opened to write.
 LEDGER = (

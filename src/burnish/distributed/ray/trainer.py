@@ -27,6 +27,7 @@ from burnish.models.load import load_chat, load_model
 from burnish.run.folder import Folder
 from burnish.run.lock import TRAINER
 from burnish.run.observed import ObservedRun
+from burnish.run.placement import UNIT
 from burnish.run.train import Observer, Result, execute, prepare
 
 
@@ -124,7 +125,7 @@ class Trainer:
 
         def elsewhere(method: Method, models: Models, settings: Settings) -> RayPipeline:
             pipeline = RayPipeline(
-                method, models, settings, limits, size=options.unit, free=options.order == "free", put=ray.put
+                method, models, settings, limits, size=options.unit or UNIT, free=options.order == "free", put=ray.put
             )
             with self.lock:
                 self.pipeline = pipeline

@@ -32,7 +32,7 @@ from torch import Tensor
 from burnish.core.schedules import Schedule, at
 from burnish.learn.maths.preference import Replies
 from burnish.learn.norms import Norm, unit_mean
-from burnish.learn.term import Authors, Live, Term
+from burnish.learn.term import Authors, Live, Term, Unit
 from burnish.learn.terms.rows import row_mean, row_sum
 
 Reduce = Callable[[Live, Tensor], Tensor]  # [N] tokens -> [R] replies: row_sum or row_mean
@@ -225,7 +225,7 @@ def unpaired_term(
 
 def _term(
     loss: Callable[[Live], Tensor],
-    unit: str,
+    unit: Unit,
     anchor: str | None,
     streams: tuple[str, ...],
     weight: str | None,

@@ -107,9 +107,11 @@ export function tracesView(page, names, words) {
       tokensView(open, on), besides());
   }
 
-  /** The pictures of its prompt. */
+  /** The pictures of its prompt, and what the model drew. */
   function pictures() {
-    return open.pictures?.length ? el("div", { class: "pictures" }, open.pictures.map((src, i) => el("img", { src, alt: `Picture ${i + 1} of the prompt` }))) : "";
+    const shown = (open.pictures ?? []).map((src, i) => el("img", { src, alt: `Picture ${i + 1} of the prompt` }));
+    if (open.drawn) shown.push(el("img", { src: open.drawn, alt: "What the model drew", title: "what the model drew" }));
+    return shown.length ? el("div", { class: "pictures" }, shown) : "";
   }
 
   /** The group as a strip of scores: what this trace was compared with. */

@@ -20,6 +20,7 @@ import numpy as np
 
 from burnish.core.messages import IMAGE
 from burnish.media.decode import BadPicture, require_pillow, size_of
+from burnish.media.fetched import FETCHING, fetched
 from burnish.media.inline import inline_reference
 from burnish.media.processor import MARKER
 from burnish.media.store import KEPT, STORE
@@ -80,10 +81,15 @@ def _of_text(value: str, where: str, folder: Path | None) -> str:
     if inline is not None:
         return inline
     value = value.removeprefix("file://")
+    if _URL.match(value) and FETCHING.allowed:
+        try:
+            return str(fetched(value))
+        except ValueError as error:
+            raise ValueError(f"{where}: the picture {value[:80]} {error}; correct it, or leave the row out") from None
     if _URL.match(value) or value.startswith("data:"):
         raise ValueError(
             f"{where}: the picture {value[:80]} is not a file, and nothing is fetched from the network; download it "
-            "and give its path"
+            "and give its path, or pass --allow-urls"
         )
     if Path(value).suffix.lower() == ".svg":
         raise ValueError(f"{where}: the picture {value} is an SVG drawing, which is not rendered; export it as PNG")
