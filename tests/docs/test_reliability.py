@@ -49,6 +49,9 @@ def test_figures_are_those_of_the_raw_files() -> None:
     assert load["failed"] == 0 and f"{load['connections_of_strangers']:,} connections of strangers" in text
     text, memory = section("Memory"), raw("memory")["summary"]["run"]
     assert f"was {memory['early_mb']:.0f} MiB, over the last 1,000 steps {memory['late_mb']:.0f} MiB" in text
+    text, slips = section("Tests that notice mistakes"), raw("mutants")
+    assert f"{slips['run']} of the {slips['wanted']} have been run, and {slips['noticed']} were noticed" in text
+    assert f"the other {slips['wanted'] - slips['run']} have not been run" in text
     text = section("Killed runs")
     assert f"{kills['identical']} of {kills['kills']} kills" in text
     assert f"{kills['killed_before_the_first_checkpoint']} kills before the first checkpoint" in text

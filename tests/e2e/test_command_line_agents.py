@@ -79,4 +79,5 @@ def test_mini_swe_agent_works_in_its_own_shell(tmp_path: Path, long_tiny: Path) 
 
     group = played(agent, model=long_tiny)
     assert all("Saved trajectory" in one for one in said), said
-    assert all(trace.note["turns"] == 3 for trace in group.traces) or len(group.traces) > 2, said
+    replies = sum(turn.author == "policy" for trace in group.traces for turn in trace.turns)
+    assert replies == 6, said  # it drops a reply that it cannot read, so that each is a conversation of its own

@@ -129,3 +129,15 @@ def test_a_caption_in_chat_becomes_a_file(drawing: Path, tmp_path: Path, monkeyp
     assert files[0] != files[1] and conversation.tokens == []
     blocks = in_blocks(np.array([[[1, 2, 3]], [[4, 5, 6]]], dtype=np.uint8))
     assert blocks.plain == "\u2580\n" and str(blocks.spans[0].style) == "rgb(1,2,3) on rgb(4,5,6)"
+
+
+def test_it_learns_to_paint_redder(drawing: Path, tmp_path: Path) -> None:
+    """Six steps of 32 pictures: the share of red goes from 0.50 to 0.57, and higher in most steps."""
+    (tmp_path / "red.py").write_text(LEVEL)
+    told = {"reward": f"{tmp_path / 'red.py'}:level", "n": 8, "prompts": 4, "lr": 0.003, "eval_tasks": 0}
+    go("ddpo", drawing, tmp_path / "run", task="paint:1", steps=6, **told)
+    with open_store(tmp_path / "run") as store:
+        query = "SELECT value FROM metrics WHERE name = 'reward' ORDER BY step"
+        rewards = [row["value"] for row in store.sql(query)]
+    assert len(rewards) == 6 and rewards[-1] > rewards[0] + 0.04
+    assert sum(b > a for a, b in zip(rewards[:-1], rewards[1:], strict=True)) >= 4

@@ -190,5 +190,5 @@ def test_the_table_has_a_row_for_each_stage() -> None:
     assert first.split() == ["sft", "sft", "accuracy", "50.0%", "75.0%", "1.5", "1,234"]
     assert second.split() == ["prefs", "pairs", "rows", "22", "0.5"]
     terminal = Console(file=io.StringIO(), width=40)
-    terminal.print(table(stages))
-    assert len(terminal.file.getvalue().splitlines()) == 3, "in a narrow terminal, too, a row is a line"
+    terminal.print(table([*stages, StageState("later", "sft", {}, False)]))
+    assert len(terminal.file.getvalue().splitlines()) == 4, "in a narrow terminal, too, a row is a line"

@@ -36,9 +36,9 @@ def live(logp: Tensor, row: list[int], group: list[int], pairs: list[tuple[int, 
 def test_reg_grpo_by_hand_and_reinforce_at_the_start() -> None:
     """Log-ratios 0.3 and -0.1 of two replies, centred 0.2 and -0.2; A 1, -1; tau 2: (0.4 - 1)^2 = 0.36 for both."""
     logp = torch.tensor([0.1, 0.2, -0.1], dtype=torch.float64, requires_grad=True)
-    sees = live(logp, [0, 0, 1], [0, 0], [], adv=[1.0, 1.0, -1.0], old=[0.0, 0.0, 0.0])
+    sees = live(logp, [0, 0, 1], [0, 0], [], gain=[1.0, 1.0, -1.0], old=[0.0, 0.0, 0.0])
     assert regress_group(2.0).loss(sees).tolist() == pytest.approx([0.36])
-    start = live(logp, [0, 0, 1], [0, 0], [], adv=[1.0, 1.0, -1.0], old=logp.tolist())
+    start = live(logp, [0, 0, 1], [0, 0], [], gain=[1.0, 1.0, -1.0], old=logp.tolist())
     gradient = torch.autograd.grad(regress_group(2.0).loss(start).sum(), logp)[0]
     assert gradient.tolist() == pytest.approx([-2 * 2 * 1 / 2, -2 * 2 * 1 / 2, 2 * 2 * 1 / 2])  # mean of two replies
 
@@ -48,7 +48,7 @@ def test_reg_grpo_without_the_spread_is_rebel() -> None:
     ratio, rewards, tau = [0.3, -0.1, 0.7], [1.0, 0.0, 0.25], 1.5
     logp = torch.tensor(ratio, dtype=torch.float64)
     centred = [r - sum(rewards) / 3 for r in rewards]
-    ours = float(regress_group(tau).loss(live(logp, [0, 1, 2], [0, 0, 0], [], adv=centred, old=[0.0] * 3)))
+    ours = float(regress_group(tau).loss(live(logp, [0, 1, 2], [0, 0, 0], [], gain=centred, old=[0.0] * 3)))
     pairs = [(0, 1), (0, 2), (1, 2)]
     rebel: Any = find("rebel").build(source("add"), eta=1 / tau).phases[0].learn.terms[0]  # type: ignore[attr-defined]
     theirs = rebel.loss(live(logp, [0, 1, 2], [0, 0, 0], pairs, reward=rewards, old=[0.0] * 3)).mean()

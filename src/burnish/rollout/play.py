@@ -23,7 +23,6 @@ from burnish.core.step import Step
 from burnish.core.types import Group, Task, Trace, Turn
 from burnish.engine.mixture import Blend
 from burnish.envs.tools import TAG
-from burnish.forward.packing import on_gpu
 from burnish.rollout.episode import PLAY, Episode
 from burnish.rollout.sample import continue_from
 from burnish.rollout.starts import Reply, write_arriving
@@ -31,7 +30,6 @@ from burnish.rollout.starts import Reply, write_arriving
 GATHER = 0.002  # seconds without an answer after which the episodes that have gathered are sampled
 LONGEST = 0.02  # seconds in which episodes gather, at most
 NAP = 0.0003  # seconds between two looks at those that gather
-PARTS, FEW = 4, 32  # on a GPU, episodes that answered together go on in so many parts, of at least so many
 EpisodeStart = tuple[Task, tuple[Turn, ...], int]  # the task, the turns so far, a number for the sampling noise
 Speak = Callable[[list[EpisodeStart], Step], list[Trace]]  # a trace for each, whose last turn is the reply
 
@@ -180,8 +178,6 @@ class Arriving:
 
     def __init__(self, episodes: list[Episode]) -> None:
         self.rows = len(episodes)
-        beside = any(on_gpu(episode.models[episode.who].device) for episode in episodes[:1])
-        self.together = max(FEW, math.ceil(self.rows / PARTS)) if beside else max(1, self.rows)
         self.deadline = math.inf  # when `ends` is asked again, though nothing has happened
         self._answered: queue.SimpleQueue[Episode] = queue.SimpleQueue()
         self._thinking: dict[Episode, None] = {}
@@ -241,11 +237,7 @@ class Arriving:
         episode.call.then(lambda: self._answered.put(episode))
 
     def _answers(self, wait: bool) -> list[Episode]:
-        """Episodes whose environments have answered or run out of time; wait: until there is one, and a moment more.
-
-        Of many that answer together a part goes on first, where a GPU decodes it while this thread works for the next
-        part. From then on their turns end at different times.
-        """
+        """Episodes whose environments have answered or run out of time; wait: until there is one, and a moment more."""
         found: dict[Episode, None] = {}
         if wait and self._thinking:
             left = min([self.deadline, *(episode.env.due for episode in self._thinking)]) - time.monotonic()
@@ -265,7 +257,7 @@ class Arriving:
         """Those that answer soon after. This thread sleeps meanwhile: to be woken up by each would slow all of them."""
         last = time.monotonic()
         end = last + LONGEST
-        while len(found) < min(self.together, len(self._thinking)) and time.monotonic() < min(end, last + GATHER):
+        while len(found) < len(self._thinking) and time.monotonic() < min(end, last + GATHER):
             before = len(found)
             time.sleep(NAP)
             self._drain(found)
@@ -273,7 +265,7 @@ class Arriving:
 
     def _drain(self, found: dict[Episode, None]) -> None:
         with contextlib.suppress(queue.Empty):
-            while len(found) < self.together:
+            while True:
                 found[self._answered.get_nowait()] = None
 
 

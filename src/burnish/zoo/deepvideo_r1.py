@@ -8,6 +8,9 @@ import torch
 from torch import Tensor
 
 from burnish import credit, draw, learn, rollout, score
+from burnish.core.parts import Part, per_trace, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.learn.terms.rows import row_mean, row_sum
 from burnish.method import Method, Option, chain, method, roles
 from burnish.methods import opt, register
@@ -20,12 +23,21 @@ DEEPVIDEO_R1 = Paper(
 )
 
 
+@supplies("stream:gain")
+def gains() -> Part:
+    """The advantages as stream "gain": a target that log-ratios are fitted to, not a factor of a policy gradient."""
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        trace.streams["gain"] = trace.streams["adv"]
+
+    return per_trace(write, name="gains", reads=frozenset({"stream:adv"}), writes=frozenset({"stream:gain"}))
+
+
 def regress_group(tau: float) -> learn.Term:
     """mean over a group's replies of (tau (rho_i - mean rho) - A_i)^2, rho the log-ratio to "old" over a reply."""
 
     def loss(live: learn.Live) -> Tensor:
-        ratio, advantage = row_sum(live, live.logp - live.old), row_mean(live, live.adv).to(live.logp.dtype)
-        live.note("log_ratio", ratio)
+        ratio, advantage = row_sum(live, live.logp - live.old), row_mean(live, live.gain).to(live.logp.dtype)
         groups = int(live.group.max()) + 1 if len(live.group) else 0
         losses = []
         for group in range(groups):
@@ -35,7 +47,7 @@ def regress_group(tau: float) -> learn.Term:
         return torch.stack(losses)
 
     return learn.Term(
-        name="group", unit="group", loss=loss, live=("logp",), streams=("adv", "old"), norm=learn.unit_mean
+        name="group", unit="group", loss=loss, live=("logp",), streams=("gain", "old"), norm=learn.unit_mean
     )
 
 
@@ -66,7 +78,7 @@ def reg_grpo(
         draw=draw.prompts(task),
         rollout=rollout.sample(n),
         score=score.verify(task),
-        credit=chain(credit.group_relative(), credit.behaviour()),
+        credit=chain(credit.group_relative(), gains(), credit.behaviour()),
         learn=learn.Learn(regress_group(tau), updates=updates),
         models=roles(),
     )

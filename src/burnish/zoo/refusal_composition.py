@@ -111,6 +111,7 @@ def refusal_classifier(
     has one label per category, first those of `cannot`; `burnish refusals` reads it, and so does the reward `refusal`.
     Of the paper the abstract and summaries were available: the names of its 16 categories are RECONSTRUCTED, and its
     classifiers (BERT, and logistic regression on embeddings) are replaced by a model of the run.
+    `burnish refusals --generate N` writes labelled replies; the authors' annotated data are not here.
     """
     categories = categories_of(cannot, should_not)
     return method(
