@@ -10,6 +10,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from burnish.engine.mixture import arithmetic
 from burnish.learn import terms
 from burnish.learn.norms import seq_mean
 from burnish.learn.term import Live, Term
+from burnish.learn.terms.denoising import kl_steps
 from burnish.learn.terms.value import value_mse
 from burnish.zoo.constrained_rlhf import value_heads_clip
 from burnish.zoo.disco import discriminate, mean_logp
@@ -98,13 +100,22 @@ def test_every_term_has_a_row_in_the_table() -> None:
     tested = {named(case) for case in CASES}
     tested |= {"pg_soft", "pg_held_ratio", "pg_log_ratio"}  # which share one loss
     tested |= {"pair_term", "list_term", "unpaired_term"}  # factories of others; tests/learn/test_compared.py
+    tested |= {"head_term"}  # a factory of those that fit a head
     tested |= {"score_pair_term", "score_list_term"}  # factories of others, below, in rows of those that call them
     tested |= SEVERAL_OUTPUTS  # tests/learn/test_reward_terms.py
     tested |= {"value_heads_clip"}  # below
     tested |= {"pg_sequence", "pg_whole"}  # which share one loss
     tested |= {"many_labels"}  # tests/zoo/test_refusal_composition.py
+    tested |= {"kl_steps"}  # below
     assert len(factories()) > 40
     assert set(factories()) - tested == set()
+
+
+def test_the_kl_of_a_denoisers_step() -> None:
+    """Means 3, 1 and 0, 0 in units of the std: (9 + 1) / 2; of equal means 0."""
+    drift, ref = torch.tensor([[3.0, 1.0], [2.0, 2.0]]), torch.tensor([[0.0, 0.0], [2.0, 2.0]])
+    live: Any = SimpleNamespace(drift=drift, outputs={"ref.drift": ref})
+    assert kl_steps(coef=1.0).loss(live).tolist() == [5.0, 0.0]
 
 
 @pytest.mark.parametrize("name", sorted(factories()))
