@@ -12,7 +12,8 @@ import burnish
 
 SRC = Path(burnish.__file__).parent
 FETCHES = {
-    "models/smollm2.py",  # the only file that fetches, through pip
+    "models/smollm2.py",  # fetches a package, through pip
+    "media/fetched.py",  # fetches pictures of rows, where the run says --allow-urls
     "judges/endpoint.py",  # asks the judge that the user names
     "envs/of_openenv.py",  # asks the environment server that the user names
     "serve/server.py",  # answers agents on the loopback address, by the server below
