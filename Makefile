@@ -72,7 +72,7 @@ $(VENV)/.ready: pyproject.toml constraints-cpu.txt
 
 .venv-mini/.ready:
 	$(PYTHON) -m venv .venv-mini
-	.venv-mini/bin/python $(PIP) mini-swe-agent mcp  # which its litellm imports, and does not require
+	.venv-mini/bin/python $(PIP) mini-swe-agent==2.4.6 mcp  # which its litellm imports, and does not require
 	touch $@
 
 docs: $(VENV)/.ready  ## the documentation site, into site/; warnings are errors
