@@ -30,7 +30,15 @@ from burnish.methods.table import METHODS, entry_of, find
 
 SHARE = Option("A share.", at_least=0, at_most=1)
 UNRANGED = {  # numbers of which every finite one makes sense
-    *("copo.centre", "copo.gate", "aapo.margin_low", "aapo.margin_high", "aepo.above", "topr.baseline"),
+    *(
+        "copo.centre",
+        "copo.gate",
+        "aapo.margin_low",
+        "aapo.margin_high",
+        "aepo.above",
+        "topr.baseline",
+        "temporal_r1.least",
+    ),
     *("clip_cov.low", "clip_cov.high", "cpgd.cut", "alphapo.alpha", "dno.floor", "arpo.alpha", "arpo.tau"),
     *("playpen_sft.win", "playpen_dpo.win", "playpen_grpo.win", "eef.win", "itool.enough"),  # rewards
     *("arpo_replay.above", "arpo_replay.flat", "arpo_replay.low", "agent_r.alpha", "agent_r.final"),

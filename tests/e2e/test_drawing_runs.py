@@ -79,7 +79,7 @@ def test_how_pictures_are_drawn_is_an_option(drawing: Path) -> None:
     assert drawn("ddpo").canvas.sampler == "ddim" and drawn("rlcm").canvas.noise == 1.0
     assert drawn("ddpo", sampler="cps").canvas.sampler == "cps"
     assert len(drawn("flow_grpo", denoise_steps=7).tokens) == 6
-    assert drawn("flow_grpo", noise=0.2).canvas.noise == 0.2
+    assert drawn("flow_grpo", denoise_noise=0.2).canvas.noise == 0.2
     guided = drawn("flow_grpo", guidance=3.0)
     assert guided.canvas.guidance == 3.0 and not torch.equal(guided.canvas.states, plain.canvas.states)
     summed = drawn("flow_grpo", reduce="sum")
@@ -103,7 +103,7 @@ def test_a_drawn_reply_goes_through_json(drawing: Path) -> None:
         ({"engine": "process"}, "use --engine local"),
         ({"top_p": 0.9}, "leave out --top-p"),
         ({"only": "tower"}, "its parts are text, picture"),
-        ({"noise": 0.0}, "without noise"),
+        ({"denoise_noise": 0.0}, "without noise"),
     ],
 )
 def test_what_is_not_known_is_refused_in_a_sentence(

@@ -261,7 +261,7 @@ def test_other_answers(words: str, message: str, capsys: pytest.CaptureFixture[s
 
 def test_the_table_names_options_that_exist() -> None:
     """Every counterpart is an option of every run, of some method, or of the command; no word has two entries."""
-    ours = {*Options.__dataclass_fields__, "resume"}
+    ours = {*Options.__dataclass_fields__, "resume", "tasks"}
     ours |= {name for entry in METHODS.values() for name in method_fields(entry)}
     named = {one for key in COUNTERPARTS for one in key.partition(" ")[0].split("|")}
     assert named <= ours

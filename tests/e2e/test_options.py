@@ -245,7 +245,7 @@ ELSEWHERE = {  # options whose proof stands in another file, because it needs wh
     "rewards/test_oracles.py": {"preference"},
     "e2e/test_picture_runs.py": {"only"},
     "tasks/test_fetched_pictures.py": {"allow_urls"},
-    "e2e/test_drawing_runs.py": {"denoise_steps", "sampler", "noise", "guidance", "reduce"},
+    "e2e/test_drawing_runs.py": {"denoise_steps", "sampler", "denoise_noise", "guidance", "reduce"},
     "e2e/test_masked_runs.py": {"view", "unmask_block", "unmask_per_step", "unmask_places"},
     "compose/test_played_on.py": {"train_when", "step_deadline"},
     "models/test_chat_template.py": {"chat_template", "system_prompt", "template_option"},

@@ -65,7 +65,7 @@ def test_no_method_knows_of_pictures(method: str, folder: Path, llava: Path, tmp
     more: dict[str, Any] = {"teacher": str(llava)} if method == "opd" else {}
     if method in ("ppo", "grpo"):
         file = folder / "coin.py"
-        file.write_text("def coin(completions):\n    return [float(len(text) % 2) for text in completions]\n")
+        file.write_text(COIN)
         more["reward"] = f"{file}:coin"
     if method == "opd":
         more["temperature"] = 1.0

@@ -207,7 +207,7 @@ def test_the_other_recipes_of_the_box_run(name: str, tmp_path: Path) -> None:
 
 
 def test_the_list_and_the_papers_name_the_recipes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["recipe"]) == 0 and "11 recipes" in (said := capsys.readouterr().out)
+    assert main(["recipe"]) == 0 and "12 recipes" in (said := capsys.readouterr().out)
     assert all(name in said for name in boxed())
     assert main(["recipe", "show", "tulu3"]) == 0
     assert yaml.safe_load(capsys.readouterr().out)["stages"]["dpo"]["method"] == "dpo_norm"

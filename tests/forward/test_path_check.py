@@ -27,6 +27,7 @@ from burnish.models.build import build
 from burnish.models.load import load_model
 from burnish.models.model import Model
 from burnish.models.process_sampler import Sampler
+from burnish.models.ranks import Ranks
 from burnish.models.snapshot import _twin
 
 CPU = torch.device("cpu")
@@ -139,7 +140,7 @@ def test_gradient_checkpointing_repeats_packed_layers_as_they_were(tmp_path: Pat
 
 def test_the_copy_that_samples_ahead_takes_the_same_paths(tmp_path: Path, small_model: Path) -> None:
     policy = member_of(save_decoder("gemma2", tmp_path, small_model))
-    twin = _twin(policy, None)
+    twin = _twin(policy, None, Ranks())
     assert twin.module is not policy.module and paths_of(twin.module) == paths_of(policy.module) != Paths()
     assert len(policy.warnings) == 1
 

@@ -21,7 +21,7 @@ from test_docs import _INLINE, PAGES, ROOT, lines_of
 
 import burnish
 from burnish.cli import COMMANDS, main
-from burnish.commands import launch, plan, train
+from burnish.commands import launch, plan, sampled_file, train
 from burnish.compare.plan import candidate
 from burnish.config import flags
 from burnish.config.options import Config, Options, configure
@@ -112,7 +112,7 @@ def _read(words: list[str]) -> None:
         raise _Read
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "read", read)
+        patch.setattr(module if hasattr(module, "read") else sampled_file, "read", read)
         module.main(rest)
 
 

@@ -198,7 +198,6 @@ def test_dropout_of_adapters_is_off_where_trl_turns_it_off(tmp_path: Path) -> No
         ("a.sh", "ls -l\n", "starts no training that burnish import knows"),
         ("a.sh", "trl sft --config absent.yaml\n", "absent.yaml cannot be read"),
         ("a.sh", "axolotl train mine.yaml\n", "import that file: burnish import mine.yaml"),
-        ("a.yaml", "model_name_or_path: Qwen/Qwen2.5-VL-3B-Instruct\n", "vision-language model"),
     ],
 )
 def test_a_file_that_cannot_be_imported_is_one_sentence(

@@ -19,7 +19,7 @@ class Denoising:
     sampler: Annotated[str, Option(choices=("", *SAMPLERS))] = ""
     """The rule of a step (docs/denoisers.md); by default the method's, which is flow_sde unless its page says
     otherwise."""
-    noise: Annotated[float | None, Option(at_least=0.0)] = None
+    denoise_noise: Annotated[float | None, Option(at_least=0.0)] = None
     """How much noise the sampler draws; by default what the sampler's paper says."""
     guidance: Annotated[float | None, Option(at_least=0.0)] = None
     """How far the estimate is moved away from the one without a caption; 1: not at all."""

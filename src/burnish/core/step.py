@@ -77,7 +77,7 @@ class Settings:
     unmask_block: int | None = None  # tokens of a block that they fill in; None: what the model says
     denoise_steps: int | None = None  # of models that draw: steps from noise to a picture; None: what the model says
     sampler: str = ""  # the rule of a step; "": what the method says
-    noise: float | None = None  # how much noise it draws; None: what its paper says
+    denoise_noise: float | None = None  # how much noise it draws; None: what its paper says
     guidance: float | None = None  # how far the estimate is moved from the one without a caption; None: the model's
     reduce: str = "mean"  # the log-density of a step: the mean of its pixels' or their sum
     sampling: Sampling | None = None  # how replies are sampled where a part does not say otherwise; None: plainly

@@ -238,7 +238,9 @@ class _Work:
         wide = levels.view(-1, 2, 1, 1, 1)
         mean, std = step(sampler, noise, second, x, v, (wide[:, 0], wide[:, 1]))
         if not bool((std > 0).all()):
-            raise ValueError("a picture was drawn without noise, so its steps have no log-prob; sample with --noise")
+            raise ValueError(
+                "a picture was drawn without noise, so its steps have no log-prob; sample with --denoise-noise"
+            )
         entropy = std.log() + 0.5 * math.log(2 * math.pi * math.e)
         return {
             "logp": log_density(after, mean, std, self.known.reduce),

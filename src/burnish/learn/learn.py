@@ -356,7 +356,7 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> Tensor:
 
 def _note(step: Step, trainee: Model, micro: Micro, claimed: list[Tensor], outputs: dict[str, Tensor]) -> None:
     """What people want to know of a pass, whatever its terms."""
-    if trainee is step.models[step.product]:
+    if trainee is step.models.by_name.get(step.product):
         note_mismatch(step.notes, trainee, micro.rows, claimed, outputs, step.settings.exact)
         step.looks.note([row.trace for row in micro.rows], claimed, outputs)
 

@@ -179,7 +179,7 @@ def build(
             context_group=group,
             filling=Filling(settings.view, settings.unmask_per_step, settings.unmask_places, settings.unmask_block),
             drawing=HowDrawn(
-                settings.denoise_steps, settings.sampler, settings.noise, settings.guidance, settings.reduce
+                settings.denoise_steps, settings.sampler, settings.denoise_noise, settings.guidance, settings.reduce
             ),
             shards=LayerShards(module, ranks, turns) if mesh is not None else None,
         )

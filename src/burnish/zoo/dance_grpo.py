@@ -74,6 +74,6 @@ def dance_grpo(
         rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(credit.group_relative(), credit.behaviour(), some_steps(share)),
-        learn=learn.Learn(learn.pg_clip(eps), updates=updates),
+        learn=learn.Learn(learn.pg_clip(eps, on=learn.CLAIMED), updates=updates),
         models=roles(policy=replace(trained(), sampler="dance_sde")),
     )

@@ -34,7 +34,7 @@ def flow_grpo(
 
     The released code divides by w^2 alone (C); here it is the KL of the two Gaussians, so that with K steps a weight
     of beta here is one of beta K there. eps belongs to a log-density that is the mean over pixels. Without noise the
-    SDE is the ODE (`--noise 0` samples it, and has no ratio). On a model of words the KL is its second order.
+    SDE is the ODE (`--denoise-noise 0` samples it, and has no ratio). On a model of words the KL is its second order.
     """
     return method(
         draw=draw.prompts(task),

@@ -42,7 +42,7 @@ def ript_vla(
         rollout=sampled,
         score=scored,
         select=select.refilled(select.mixed(), drawn, sampled, scored, refills),
-        credit=chain(credit.leave_one_out(), credit.behaviour()),
-        learn=learn.Learn(learn.pg_clip(eps_low, eps_high), updates=updates),
+        credit=chain(credit.leave_one_out(), credit.behaviour(), credit.claim("pg", "policy", tag="mixed")),
+        learn=learn.Learn(learn.pg_clip(eps_low, eps_high, on=learn.CLAIMED), updates=updates),
         models=roles(),
     )

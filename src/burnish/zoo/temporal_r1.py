@@ -6,7 +6,7 @@ import re
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score
-from burnish.core.parts import Part
+from burnish.core.parts import Part, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group
 from burnish.method import Method, Option, chain, frozen, method, roles
@@ -37,8 +37,11 @@ def reward(said: Said) -> float | None:
     return 0.0 if given is None else OVERLAP * hull_overlap(given, wanted) + FORMAT
 
 
+@supplies("tag:spread")
 def spread(least: float) -> Part:
-    """Keep the groups whose rewards differ by more than `least` between the best and the worst."""
+    """Only the groups whose rewards differ by more than `least` between the best and the worst; their traces get the
+    tag "spread".
+    """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         kept = []
@@ -46,9 +49,17 @@ def spread(least: float) -> Part:
             values = [trace.scores["compared"] for trace in group.traces]
             if max(values) - min(values) > least or least < 0:
                 kept.append(group)
+        for trace in (trace for group in kept for trace in group.traces):
+            trace.tags = trace.tags | {"spread"}
         return kept
 
-    return Part(name=f"spread({least:g})", call=call, reads=frozenset({"score:compared"}))
+    return Part(
+        name=f"spread({least:g})",
+        call=call,
+        reads=frozenset({"score:compared"}),
+        writes=frozenset({"tag:spread"}),
+        updates=frozenset({"tokens:policy"}),
+    )
 
 
 @register(
@@ -66,7 +77,8 @@ def temporal_r1(
     eps: opt.ClipRange = 0.2,
     beta: opt.KLCoef = 0.04,
     least: Annotated[
-        float, Option("How much more the best of a group must earn than the worst; below 0 all are kept.")
+        float,
+        Option("How much more the best of a group must earn than the worst; below 0 all are kept.", unlimited=True),
     ] = 0.0,
 ) -> Method:
     """r = 0.5 tIoU + 0.5 format;   tIoU = overlap / (max end - min start);   then GRPO
@@ -81,7 +93,14 @@ def temporal_r1(
         rollout=rollout.sample(n),
         score=chain(score.verify(task), compared("temporal_r1", reward)),
         select=spread(least),
-        credit=chain(credit.group_relative(score="compared"), credit.behaviour(), credit.ref()),
-        learn=learn.Learn(learn.pg_clip(eps, norm=learn.seq_mean), learn.kl_k3(coef=beta, norm=learn.seq_mean)),
+        credit=chain(
+            credit.group_relative(score="compared"),
+            credit.behaviour(),
+            credit.ref(),
+            credit.claim("pg", "policy", tag="spread"),
+        ),
+        learn=learn.Learn(
+            learn.pg_clip(eps, norm=learn.seq_mean, on=learn.CLAIMED), learn.kl_k3(coef=beta, norm=learn.seq_mean)
+        ),
         models=roles(ref=frozen("policy")),
     )
