@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from runs import go, rows, tensors
+from runs import COIN, go, rows, tensors
 from safetensors.torch import load_file
 from vlms import picture_file, write_vlm
 
