@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE  # without .pyc files each process that a test 
 demo: $(VENV)/.ready  ## GRPO on the embedded model: watch it learn to find paths (under a minute)
 	$(BIN)/burnish train
 
-test: $(VENV)/.ready  ## linters, type checker and the fast tests (8 to 15 minutes); what fails is run once more, alone
+test: $(VENV)/.ready  ## linters, type checker and the fast tests (7 to 15 minutes); what fails is run once more, alone
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	@$(BIN)/mypy & mypy=$$!; \
