@@ -156,7 +156,7 @@ class ProgressLines(Progress):
         first_or_last = self.done == self.run.start + 1 or self.done == self.steps
         if first_or_last or heldout or time.monotonic() - self.last > LINE_SECONDS:
             self.last = time.monotonic()
-            texts = [f"{label} {text}" for label, text in numbers.shown(report.metrics, seconds)]
+            texts = [f"{what} {text}" for what, text in numbers.shown(report.metrics, seconds)]
             texts += [f"held-out {label(name)}: {written(name, value)}" for name, value in _measured(heldout)]
             left = self.left()
             texts += [f"{_clock(left)} left"] if left and self.done < self.steps else []
