@@ -35,13 +35,7 @@ class DenoiseEngine:
     @torch.no_grad()
     def generate(self, requests: list[Request], options: GenerateOptions = ALONE) -> list[Sample]:
         """A sample for each request, in order (engine/protocol.py)."""
-        if options.others or options.mix is not None:
-            raise ValueError("a model that draws cannot be mixed with others token by token")
-        if any(request.filtered or request.said for request in requests):
-            raise ValueError(
-                "a model that draws makes whole pictures; leave out --top-p, --top-k, --min-p, --repetition-penalty, "
-                "--chunk and methods that continue a reply"
-            )
+        options.require_whole(requests, "draws", "makes whole pictures")
         if options.feed is not None:
             return options.in_rounds(self.generate, requests)
         by_noise: dict[float, list[int]] = {}

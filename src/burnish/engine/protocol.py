@@ -38,6 +38,18 @@ class GenerateOptions:
     on_sample: OnSample | None = None
     feed: Feed | None = None
 
+    def require_whole(self, requests: Sequence[Request], does: str, whole: str) -> None:
+        """Raise ValueError for what a model that does not write from left to right cannot do: be mixed with others,
+        leave out tokens, and continue a reply.
+        """
+        if self.others or self.mix is not None:
+            raise ValueError(f"a model that {does} cannot be mixed with others token by token")
+        if any(request.filtered or request.said for request in requests):
+            raise ValueError(
+                f"a model that {does} {whole}; leave out --top-p, --top-k, --min-p, --repetition-penalty, --chunk and "
+                "methods that continue a reply"
+            )
+
     def in_rounds(
         self, generate: Callable[[list[Request], GenerateOptions], list[Sample]], requests: list[Request]
     ) -> list[Sample]:

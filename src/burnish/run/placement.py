@@ -131,12 +131,11 @@ def _check_full(options: Options) -> None:
 
 
 def _check_ranks(options: Options) -> None:
-    reasons = {
-        "--on ray": options.on == "ray" and "has samplers of its own (--samplers)",
-    }
-    for flag, why in reasons.items():
-        if why:
-            raise ValueError(f"{flag} does not work with several --ranks: it {why}; leave out one of the two")
+    if options.on == "ray":
+        raise ValueError(
+            "--on ray does not work with several --ranks: it has samplers of its own (--samplers); leave out one of "
+            "the two"
+        )
 
 
 def threads_for(options: Options) -> int:
